@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Dispatchers: a hook with attached programs, whose calls are direct jumps.
+ *
+ * A call names its program by address. The dispatcher's stub (one jump, the only instruction ever patched) leads to a tree of compares
+ * and direct jumps over the attached programs, and to the fallback, a plain indirect jump, when none matches. The tree only ever
+ * jumps to the address that the pointer already names: a stale tree is slow, never wrong.
+ *
+ * From plain C:
+ *	SHUNT_DISPATCHER_DEFINE(xdp, unsigned, (void *ctx))	// defines: unsigned xdp(void *ctx, const void *prog)
+ *	...
+ *	shunt_dispatcher_attach(shunt_dispatcher_xdp(), prog);
+ *	shunt_read_begin(); verdict = xdp(ctx, prog); shunt_read_end();
+ * From IR: mark the indirect call `!shunt.dispatch !{!"xdp"}` and run the pass shunt-dispatch.
+ */
+#ifndef SHUNT_DISPATCHER_H
+#define SHUNT_DISPATCHER_H
+
+#include <shunt/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct shunt_dispatcher;
+
+enum shunt_plan_kind {
+	SHUNT_PLAN_DEFAULT,  /* by count: a linear chain up to 3, then anchor, range check and balanced compares */
+	SHUNT_PLAN_LINEAR,
+	SHUNT_PLAN_BALANCED,
+	SHUNT_PLAN_KERNEL,   /* the shape of the Linux BPF dispatcher: the baseline of our benchmark */
+};
+
+struct shunt_dispatcher_options {
+	enum shunt_plan_kind plan;
+	struct shunt_arena *arena; /* where trees live; NULL: the default arena. Outlives the dispatcher */
+};
+
+/* Makes a dispatcher with an empty tree: every call takes the fallback. name must be unique in the process, matches
+ * [A-Za-z_][A-Za-z0-9_]*, at most 63 bytes, and is copied. options may be NULL. -EEXIST: the name is taken (by shunt_dispatcher_find's
+ * dispatcher); -EINVAL; -ENOMEM. MT-safe. */
+SHUNT_API int shunt_dispatcher_create(const char *name, const struct shunt_dispatcher_options *options,
+				      struct shunt_dispatcher **out);
+
+/* -EBUSY while programs are attached; -EPERM for one that SHUNT_DISPATCHER_DEFINE made. The caller sees to it that no thread calls
+ * through it and no generated code with its stub address is left. MT-safe. */
+SHUNT_API int shunt_dispatcher_destroy(struct shunt_dispatcher *dispatcher);
+
+/* The dispatcher of that name, or NULL. MT-safe. */
+SHUNT_API struct shunt_dispatcher *shunt_dispatcher_find(const char *name);
+
+/* The stub that generated code calls, with the program pointer in the nest register (r10; arm64 x18). Constant for the dispatcher's life.
+ * It lies in an executable page; direct branches reach it from the dispatcher's arena. MT-safe. */
+SHUNT_API const void *shunt_dispatcher_stub(const struct shunt_dispatcher *dispatcher);
+
+/* Attaches program (its entry address) so that calls that name it become direct jumps. Counted: attached twice, it needs two
+ * detaches. Takes effect for calls that begin after the return at the latest. On failure the dispatcher is as it was.
+ * -ENOMEM; -ERANGE: out of direct-jump reach of the arena (calls of it still work, through the fallback). MT-safe, never waits for
+ * readers. */
+SHUNT_API int shunt_dispatcher_attach(struct shunt_dispatcher *dispatcher, const void *program);
+
+/* Takes one attachment of program back. Running calls go on; free the program's block with shunt_pack_free, which waits for them.
+ * -ENOENT: not attached. -ENOMEM: could not build the smaller tree, dispatcher as it was. MT-safe, never waits. */
+SHUNT_API int shunt_dispatcher_detach(struct shunt_dispatcher *dispatcher, const void *program);
+
+/* As attach / detach of each in one patch; all or none. */
+SHUNT_API int shunt_dispatcher_attach_many(struct shunt_dispatcher *dispatcher, const void *const *programs, size_t nr);
+SHUNT_API int shunt_dispatcher_detach_many(struct shunt_dispatcher *dispatcher, const void *const *programs, size_t nr);
+
+/* Detaches `from` (-ENOENT when it is not attached) and attaches `to` in one patch; counts stay with `to`. */
+SHUNT_API int shunt_dispatcher_replace(struct shunt_dispatcher *dispatcher, const void *from, const void *to);
+
+struct shunt_dispatcher_stats {
+	uint32_t nr_programs;  /* distinct programs attached */
+	uint32_t tree_depth;   /* compares on the longest path, 0 when empty */
+	uint32_t tree_len;     /* bytes of the current tree, fallback included */
+	uint64_t nr_attaches;
+	uint64_t nr_detaches;
+	uint64_t nr_patches;   /* stores of the stub word */
+	const void *stub;
+	const void *tree;      /* where the stub jumps */
+};
+SHUNT_API void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_stats *out);
+
+/* A word for each plan, for reports and options; never NULL. */
+SHUNT_API const char *shunt_plan_name(enum shunt_plan_kind kind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#include <shunt/dispatcher_define.h>
+#endif

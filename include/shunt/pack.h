@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Packs: where generated code lives.
+ *
+ * An arena is one reserved address range, near the image whose helpers and stubs it serves, carved into 2 MiB packs. A code pack has
+ * two views of the same bytes: written at rw, run at rx; no page is ever writable and executable, and unused bytes are traps.
+ * Blocks are rounded up to 64-byte chunks. Code is generated for its rx address, written at rw, finalized, and only then reachable.
+ *
+ *	struct shunt_block b;
+ *	if (shunt_pack_alloc(NULL, SHUNT_SEGMENT_CODE, len, 0, &b) == 0) {
+ *		memcpy(b.rw, code, len);
+ *		shunt_pack_finalize(&b, 1);
+ *		((int (*)(void))b.rx)();
+ *		shunt_pack_free(&b);
+ *	}
+ */
+#ifndef SHUNT_PACK_H
+#define SHUNT_PACK_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <shunt/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct shunt_arena;
+
+#define SHUNT_PACK_SIZE ((size_t)2 << 20)
+#define SHUNT_CHUNK_SIZE ((size_t)64)
+
+enum shunt_segment {
+	SHUNT_SEGMENT_CODE,   /* rw: write, rx: read and execute */
+	SHUNT_SEGMENT_RODATA, /* rw: write, rx: read only */
+	SHUNT_SEGMENT_DATA,   /* rw == rx: private writable memory, not shared with a fork's child */
+};
+#define SHUNT_NR_SEGMENTS 3
+
+enum shunt_backing { /* what a pack is made of, best first; the allocator takes the first that this machine allows */
+	SHUNT_BACKING_MEMFD_NOEXEC_SEAL,
+	SHUNT_BACKING_MEMFD_EXEC,
+	SHUNT_BACKING_MEMFD,
+	SHUNT_BACKING_SHARED_ANON, /* no file descriptor; the only one under RLIMIT_FSIZE; not sealed */
+};
+
+struct shunt_arena_options {
+	size_t size;           /* bytes to reserve, a multiple of SHUNT_PACK_SIZE; 0: 1 GiB on x86-64, 64 MiB on arm64 */
+	const void *near_addr; /* an address that code in the arena must reach by direct branches; NULL: libshunt's text */
+	bool no_huge;          /* stay with base pages */
+	bool anon;             /* skip memfd (perf resolves symbols in fd-less memory only) */
+};
+
+/* Reserves an arena; options may be NULL. -ENOMEM when no range of that size is free within reach of near_addr,
+ * -EINVAL for a bad size. No pack is made before the first allocation. MT-safe. */
+SHUNT_API int shunt_arena_create(const struct shunt_arena_options *options, struct shunt_arena **out);
+
+/* Unmaps the arena. -EBUSY while blocks are allocated in it or waiting for their grace period (shunt_quiesce first). The caller
+ * sees to it that no thread runs in it. Not for the default arena (-EINVAL). */
+SHUNT_API int shunt_arena_destroy(struct shunt_arena *arena);
+
+/* The process's default arena, made on the first call; its errors are those of shunt_arena_create. MT-safe. */
+SHUNT_API int shunt_arena_default(struct shunt_arena **out);
+
+/* An allocated block. id carries a generation: a second free, an interior or a foreign address is refused, never obeyed. */
+struct shunt_block {
+	void *rx;    /* where it runs (code), is read (rodata, data) */
+	void *rw;    /* where it is written */
+	size_t len;  /* usable bytes: the request rounded up to chunks */
+	uint64_t id; /* opaque; 0 is no block */
+};
+
+/* Allocates size bytes (1 or more) aligned to align (0: 64; a power of two up to 4096) in arena (NULL: the default).
+ * Code bytes are traps until written; rodata and data are zero. The block is the caller's until shunt_pack_free.
+ * -ENOMEM: arena full or system out of memory; -EINVAL: size 0, bad alignment. MT-safe. */
+SHUNT_API int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size_t size, size_t align,
+			       struct shunt_block *out);
+
+/* Makes nr written code blocks runnable on every CPU: cache maintenance on rx and one SYNC_CORE for all of them where the machine
+ * needs it (arm64). Returns 0, -EINVAL for a stale or foreign block (then none is published). MT-safe. */
+SHUNT_API int shunt_pack_finalize(const struct shunt_block *blocks, size_t nr);
+
+/* Gives a block back. The caller has made it unreachable for new calls; its bytes become traps after a grace period, and are
+ * handed out again only after that. -EINVAL: stale (double free), interior or foreign: nothing was done. MT-safe, never waits. */
+SHUNT_API int shunt_pack_free(const struct shunt_block *block);
+
+/* As shunt_pack_free, without a grace period: for a block that was never reachable (failure paths). MT-safe. */
+SHUNT_API int shunt_pack_abandon(const struct shunt_block *block);
+
+/* Shrinks a block that was not yet finalized to size bytes; block->len is updated. -EINVAL as for free, or size 0 or larger. */
+SHUNT_API int shunt_pack_shrink(struct shunt_block *block, size_t size);
+
+/* Which live block holds addr (either view)? 0 and *out (and *arena unless NULL), or -ENOENT. MT-safe. */
+SHUNT_API int shunt_pack_find(const void *addr, struct shunt_block *out, struct shunt_arena **arena);
+
+/* Calls fn for every live block of arena in address order until it returns non-zero, and returns that. fn must not allocate or
+ * free in this arena. MT-safe. */
+typedef int shunt_pack_walk_fn(void *user, enum shunt_segment segment, const struct shunt_block *block);
+SHUNT_API int shunt_pack_walk(struct shunt_arena *arena, shunt_pack_walk_fn *fn, void *user);
+
+struct shunt_pack_stats {
+	uint64_t nr_packs[SHUNT_NR_SEGMENTS];
+	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];
+	uint64_t bytes_used[SHUNT_NR_SEGMENTS];   /* live blocks, in whole chunks */
+	uint64_t bytes_mapped[SHUNT_NR_SEGMENTS]; /* packs */
+	uint64_t bytes_huge;                      /* of the mapped code bytes: behind a 2 MiB page-table entry in the rx view */
+	uint64_t bytes_pending;                   /* freed, waiting for their grace period */
+	uint64_t bytes_metadata;
+	uint64_t arena_size;
+	const void *arena_base;
+	enum shunt_backing backing;               /* of the newest pack */
+	size_t page_size;                         /* base page of this machine */
+};
+
+/* What arena (NULL: the default) holds and what this machine gave. MT-safe. */
+SHUNT_API int shunt_pack_get_stats(struct shunt_arena *arena, struct shunt_pack_stats *out);
+
+/* A word for each backing, for reports; never NULL. */
+SHUNT_API const char *shunt_backing_name(enum shunt_backing backing);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The passes, for hosts that hold an LLVM module. A pass only makes things faster: the module means the same before and after.
+ *
+ *	shunt-bpf-helpers  BPF helper calls in every dialect -> the names of shunt/abi.h
+ *	shunt-percpu       CPU id, this/of, array, per-CPU array and per-CPU hash lookups -> inline code
+ *	shunt-dispatch     marked indirect calls -> direct calls of the dispatcher's stub
+ *	shunt              all three, in this order
+ */
+#ifndef SHUNT_PASSES_H
+#define SHUNT_PASSES_H
+
+#include <stdbool.h>
+#include <llvm-c/Types.h>
+#include <shunt/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a pass must know of a map. A call's map operand is matched by symbol (a global of that name), or by value (an integer constant equal
+ * to address or handle). Unknown maps stay calls, with a remark. */
+struct shunt_pass_map {
+	const char *symbol;    /* NULL: not matched by name */
+	uint64_t address;      /* of the struct shunt_map, 0: not matched by address */
+	uint64_t handle;       /* front ends with integer handles (a map fd); matched only when has_handle */
+	bool has_handle;
+	uint32_t type, key_size, value_size, max_entries, stride, index_mask;
+	uint64_t values;       /* address of value 0 when code is made for this process; 0: load it from the map object */
+};
+
+enum shunt_pass_cpu {
+	SHUNT_PASS_CPU_CALL,     /* shunt_cpu_id stays a call: no index source is known (AOT without rseq) */
+	SHUNT_PASS_CPU_TP,       /* 32-bit load at cpu_offset from the thread pointer: JIT, from shunt_cpu_index() */
+	SHUNT_PASS_CPU_RSEQ_AOT, /* load __rseq_offset (glibc), add the thread pointer, load cpu_id at +4 */
+};
+
+enum shunt_remark_kind { SHUNT_REMARK_PASSED, SHUNT_REMARK_MISSED };
+
+/* What became of one call. Strings live until the callback returns. */
+struct shunt_remark {
+	enum shunt_remark_kind kind;
+	const char *pass;     /* "shunt-percpu" */
+	const char *name;     /* stable CamelCase id: "InlinedPercpuArrayLookup", "UnknownMap" */
+	const char *function; /* the function that holds the call */
+	const char *callee;   /* what was called: "shunt_map_lookup", the dispatcher's name, ... */
+	const char *message;  /* a sentence: what was done, or why it was left alone */
+	const char *file;     /* debug location, NULL when there is none */
+	uint32_t line, column;
+};
+typedef void shunt_remark_fn(void *user, const struct shunt_remark *remark);
+
+struct shunt_pass_options {
+	const struct shunt_pass_map *maps;
+	size_t nr_maps;
+	enum shunt_pass_cpu cpu;
+	int64_t cpu_offset;
+	uint32_t nr_cpus;      /* for shunt_percpu_of; 0: not known, loaded by a call */
+	bool spectre_v1;       /* mask array indices */
+	shunt_remark_fn *remark;
+	void *remark_user;
+};
+
+/* What the passes did to a module; add up over modules. */
+struct shunt_pass_counts {
+	uint32_t cpu_ids, percpu_this, percpu_of, array_lookups, percpu_array_lookups, percpu_hash_lookups, hash_lookups, dispatches;
+	uint32_t helpers; /* BPF helper calls that became names of abi.h */
+	uint32_t missed;  /* calls left alone, each with a remark */
+};
+
+/* Runs pipeline ("shunt", or a comma-separated list of the names above) over module. options and counts may be NULL. 0; -EINVAL: an unknown
+ * pass name, or the module's target triple is neither x86-64 nor arm64; *error, unless error is NULL, is then a sentence to free() .
+ * Never aborts on IR that LLVM's verifier accepts. Not MT-safe per LLVMContext, as LLVM. */
+SHUNT_API int shunt_passes_run(LLVMModuleRef module, const char *pipeline, const struct shunt_pass_options *options,
+			       struct shunt_pass_counts *counts, char **error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Per-CPU objects: one copy a possible CPU, at a fixed distance (shunt/abi.h), in one reserved range that is populated on demand.
+ */
+#ifndef SHUNT_PERCPU_H
+#define SHUNT_PERCPU_H
+
+#include <shunt/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Allocates size bytes a CPU, aligned to align (0: 8; a power of two up to 4096), zeroed in every copy; objects of 64 bytes or more
+ * start on a cache line. *out is CPU 0's copy: the per-CPU pointer. -ENOMEM, -EINVAL. MT-safe. */
+SHUNT_API int shunt_percpu_alloc(size_t size, size_t align, void **out);
+
+/* Frees what shunt_percpu_alloc gave; NULL is allowed. At once: defer it yourself where readers may still use it. MT-safe. */
+SHUNT_API void shunt_percpu_free(void *p);
+
+/* The copy that threads without rseq use while rseq is the index source (unit -1). Sums include it. MT-safe. */
+SHUNT_API void *shunt_percpu_unregistered(void *p);
+
+/* Sum of the 64-bit counter p over all CPUs and the unregistered units. Each copy is read once; not a snapshot. MT-safe. */
+SHUNT_API uint64_t shunt_percpu_sum64(const void *p);
+
+/* Where the CPU number comes from. Chosen once, at the first use: rseq where glibc registered it and the kernel's works, else getcpu. */
+enum shunt_cpu_source {
+	SHUNT_CPU_RSEQ,   /* rseq cpu_id: one load at a constant offset from the thread pointer */
+	SHUNT_CPU_THREAD, /* a slot of the thread's own, see shunt_percpu_set_thread */
+	SHUNT_CPU_GETCPU, /* getcpu(2) through the vDSO */
+};
+
+/* How generated code gets it: offset is from the thread pointer to a 32-bit number; unused for SHUNT_CPU_GETCPU, where code calls
+ * shunt_cpu_id. MT-safe. */
+struct shunt_cpu_index {
+	enum shunt_cpu_source source;
+	int64_t tp_offset;
+};
+SHUNT_API void shunt_cpu_index(struct shunt_cpu_index *out);
+
+/* Chooses the thread slot as the process's source, before anything else in this header ran (-EBUSY afterwards): for pinned workers. */
+SHUNT_API int shunt_percpu_use_threads(void);
+/* This thread's number, below shunt_nr_cpus() (-EINVAL otherwise); no two running threads may share one. */
+SHUNT_API int shunt_percpu_set_thread(uint32_t number);
+
+SHUNT_API const char *shunt_cpu_source_name(enum shunt_cpu_source source);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Readers and reclamation: when may a detached program, an old dispatch tree or a deleted map value be reused.
+ *
+ * A thread that calls programs or looks at map values does so inside a read section. Sections cover a *batch* of program calls,
+ * nest, and cost two library calls (about 10 ns a pair); nothing that was reachable when a section began is reused before it ends.
+ * The flavour is liburcu's `bp`: threads register themselves on first use, fork works, signal handlers must not begin sections.
+ */
+#ifndef SHUNT_READER_H
+#define SHUNT_READER_H
+
+#include <shunt/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Begin and end a read section of the calling thread. Sections nest. Never blocks after the thread's first call. MT-safe. */
+SHUNT_API void shunt_read_begin(void);
+SHUNT_API void shunt_read_end(void);
+
+/* Waits until everything that was detached or freed before the call has been reclaimed: its bytes are traps and may be handed out
+ * again. Must not be called inside a read section (-EDEADLK). MT-safe. */
+SHUNT_API int shunt_quiesce(void);
+
+enum shunt_reclaim_mode {
+	SHUNT_RECLAIM_WORKER, /* default: one thread of Shunt's own, started on the first deferral */
+	SHUNT_RECLAIM_HOST,   /* the host calls shunt_reclaim(); nothing is reclaimed otherwise */
+};
+
+/* Names the owner of reclamation. -EBUSY once something has been deferred. MT-safe. */
+SHUNT_API int shunt_reclaim_set_mode(enum shunt_reclaim_mode mode);
+
+/* Reclaims what is queued: one grace period for all of it. Returns the number of items reclaimed (0 when none was queued) or a
+ * negative errno: -EDEADLK inside a read section. For SHUNT_RECLAIM_HOST; harmless otherwise. MT-safe. */
+SHUNT_API int shunt_reclaim(void);
+
+struct shunt_reclaim_stats {
+	uint64_t nr_deferred;     /* items ever queued */
+	uint64_t nr_reclaimed;    /* items ever reclaimed */
+	uint64_t nr_batches;      /* grace periods waited for: one covers a batch */
+	uint64_t longest_wait_ns; /* longest grace period */
+};
+SHUNT_API void shunt_reclaim_get_stats(struct shunt_reclaim_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one queue for everything that readers may still be using: old trees, freed code, map values, whole maps.
+ *
+ * An item is unreachable for new readers when it is queued. A batch then goes: SYNC_CORE (no CPU still fetches an old jump) -> grace
+ * period (every reader that could have seen an item has left) -> retire of each (code: fill with traps) -> SYNC_CORE when any item holds
+ * code (no CPU keeps the old bytes) -> release of each (reuse, free). Both callbacks run on the reclaimer, without Shunt locks held,
+ * may queue further items, must not begin read sections.
+ */
+#ifndef RUNTIME_GRACE_H
+#define RUNTIME_GRACE_H
+
+#include <stdbool.h>
+#include <shunt/reader.h>
+
+struct shunt_grace_item {
+	struct shunt_grace_item *next; /* the queue's */
+	void (*retire)(struct shunt_grace_item *item);  /* NULL: nothing to do between the two syncs */
+	void (*release)(struct shunt_grace_item *item);
+	bool code; /* the item holds instructions */
+};
+
+/* Queues item (caller's memory, back when release runs). Never fails, never waits; starts the worker in worker mode. MT-safe. */
+SHUNT_API void shunt_grace_defer(struct shunt_grace_item *item);
+
+/* One SYNC_CORE on every thread of the process: each has executed a context-synchronising instruction since. No-op where
+ * membarrier lacks it and the machine does not need it for finalize; registration is done on first use. */
+SHUNT_API int shunt_sync_core(void);
+
+/* liburcu's flavour that the readers use, for data structures of its own (cds_lfht). */
+struct rcu_flavor_struct;
+SHUNT_API const struct rcu_flavor_struct *shunt_grace_flavor(void);
+
+#endif

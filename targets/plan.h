@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A plan: the CPU-neutral description of a dispatch tree. runtime/plan.c makes plans, a target turns them into bytes.
+ *
+ * Nodes are laid out in the order of execution when nothing branches: each node falls through to the next one.
+ */
+#ifndef TARGETS_PLAN_H
+#define TARGETS_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum shunt_plan_op {
+	SHUNT_PLAN_OP_EQUAL,    /* pointer == programs[program]: jump there; else next node */
+	SHUNT_PLAN_OP_ABOVE,    /* pointer > programs[program]: go to node `node`; else next node */
+	SHUNT_PLAN_OP_ANCHOR,   /* later compares are relative to an anchor of the target's choice, next node. First node only */
+	SHUNT_PLAN_OP_RANGE,    /* as ANCHOR, and a pointer outside programs[0]..programs[nr_programs - 1] goes to the fallback */
+	SHUNT_PLAN_OP_FALLBACK, /* to the program that the pointer names, by an indirect jump. The last node is one */
+};
+
+struct shunt_plan_node {
+	enum shunt_plan_op op;
+	bool align16;     /* this node starts at a multiple of 16 bytes (the kernel's shape) */
+	uint32_t program; /* EQUAL, ABOVE: index into programs */
+	uint32_t node;    /* ABOVE: index of a later node */
+};
+
+struct shunt_plan {
+	const uint64_t *programs; /* addresses, ascending, distinct */
+	uint32_t nr_programs;
+	const struct shunt_plan_node *nodes;
+	uint32_t nr_nodes;
+	uint32_t depth; /* compares on the longest path */
+};
+
+enum shunt_fallback {
+	SHUNT_FALLBACK_JUMP,
+	SHUNT_FALLBACK_RETPOLINE, /* x86-64; arm64 has no equivalent and jumps */
+	SHUNT_FALLBACK_LFENCE,    /* x86-64: lfence, jump; arm64 jumps */
+};
+
+#endif

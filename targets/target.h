@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a target must provide; one struct a CPU, both built on every host. Pure: bytes in, bytes out; no OS, no LLVM.
+ *
+ * Registers of the machine contract (docs/architecture.md): the program pointer arrives in the nest register, r10 (x86-64) or
+ * x18 (arm64); only r11, or x16 and x17, and the flags may be clobbered besides. Stub and tree leave all others, the stack and the
+ * return address as they found them.
+ *
+ *	stub slot:   16 aligned bytes; the second 8-byte word holds one direct jump and is the only thing ever patched
+ *	C entry:     the same, for a call from C whose program is the trailing integer argument: moves it to the nest register
+ *	tree:        a plan's compares and direct jumps, then the fallback
+ *	veneer:      an absolute jump for a helper out of direct reach
+ */
+#ifndef TARGETS_TARGET_H
+#define TARGETS_TARGET_H
+
+#include "targets/code.h"
+#include "targets/plan.h"
+
+#define SHUNT_STUB_LEN 16u
+#define SHUNT_STUB_WORD 8u /* offset of the patched 8-byte word in the slot */
+
+struct shunt_target {
+	const char *name;         /* "x86_64", "arm64" */
+	int64_t branch_reach;     /* a direct jump reaches displacements in [-reach, reach) */
+	uint64_t default_arena;   /* bytes */
+	unsigned max_c_args;      /* integer arguments before the program in a C entry */
+	uint32_t elf_machine;     /* EM_X86_64, EM_AARCH64 */
+
+	/* Fills len bytes with trapping instructions: int3; arm64 a permanently undefined word (len and p multiples of 4). */
+	void (*fill_traps)(void *p, size_t len);
+	/* True when all len bytes are traps. */
+	int (*is_traps)(const void *p, size_t len);
+
+	/* Emits a slot at a 16-byte aligned address: landing pad (endbr64; bti c), padding, jump to dest in the second word. */
+	void (*emit_stub)(struct shunt_code *code, uint64_t dest);
+	/* The second word of the slot at `slot`, jumping to dest: 0, or -ERANGE. Bytes around the jump are those that emit_stub wrote. */
+	int (*encode_stub_word)(uint64_t slot, uint64_t dest, uint64_t *word);
+	/* Where that word jumps: 0, or -EINVAL when it holds no such jump. */
+	int (*decode_stub_word)(uint64_t slot, uint64_t word, uint64_t *dest);
+
+	/* Emits a C entry: landing pad, move integer argument number nr_args (0-based: the one after nr_args others) to the nest
+	 * register, jump to the slot. -EINVAL (sticky) above max_c_args. */
+	void (*emit_c_entry)(struct shunt_code *code, unsigned nr_args, uint64_t slot);
+
+	/* Emits plan's tree. Sticky -ERANGE when a program is out of reach of code's address. */
+	void (*emit_tree)(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback);
+
+	/* Emits an absolute jump to dest; at most 32 bytes, clobbers r11 or x16. */
+	void (*emit_veneer)(struct shunt_code *code, uint64_t dest);
+};
+
+extern const struct shunt_target shunt_target_x86_64;
+extern const struct shunt_target shunt_target_arm64;
+
+/* The target this library runs on; never NULL (others do not build). */
+const struct shunt_target *shunt_target_host(void);
+/* By name ("x86_64", "arm64"), or NULL. */
+const struct shunt_target *shunt_target_find(const char *name);
+
+#endif
