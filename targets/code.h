@@ -14,7 +14,8 @@ struct shunt_code {
 	size_t capacity;
 	size_t len;      /* bytes emitted */
 	uint64_t addr;   /* where bytes[0] will run */
-	int error;       /* 0; -ENOSPC: capacity; -ERANGE: a displacement or immediate does not fit; -EINVAL: a bad operand */
+	/* 0; -ENOSPC: capacity; -ERANGE: a displacement or immediate does not fit; -EINVAL: a bad operand; -ENOMEM: for a layout */
+	int error;
 };
 
 /* bytes NULL measures: len grows, capacity is not looked at. */

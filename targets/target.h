@@ -43,7 +43,10 @@ struct shunt_target {
 	 * register, jump to the slot. -EINVAL (sticky) above max_c_args. */
 	void (*emit_c_entry)(struct shunt_code *code, unsigned nr_args, uint64_t slot);
 
-	/* Emits plan's tree. Sticky -ERANGE when a program is out of reach of code's address. */
+	/*
+	 * Emits plan's tree. Sticky -ERANGE when a program is out of reach of code's address, -EINVAL when the plan breaks its rules.
+	 * The length depends on that address modulo 16 only, so a tree may be measured (-ERANGE or not) before it has a place.
+	 */
 	void (*emit_tree)(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback);
 
 	/* Emits an absolute jump to dest; at most 32 bytes, clobbers r11 or x16. */

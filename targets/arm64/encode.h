@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arm64 instructions, one function each: mnemonic, then operand kinds. All operate on 64 bits.
+ *
+ * An operand that does not fit is a sticky -ERANGE, a destination that is no multiple of 4 away a sticky -EINVAL, and an undefined
+ * instruction is emitted in its place: lengths stay true and nothing that was meant otherwise can run. Destinations are
+ * absolute addresses.
+ */
+#ifndef TARGETS_ARM64_ENCODE_H
+#define TARGETS_ARM64_ENCODE_H
+
+#include "targets/code.h"
+
+enum arm64_reg { /* only those that are general registers wherever they stand: 31 is sp here and zero there */
+	ARM64_X0, ARM64_X1, ARM64_X2, ARM64_X3, ARM64_X4, ARM64_X5, ARM64_X6, ARM64_X7, ARM64_X8, ARM64_X9, ARM64_X10,
+	ARM64_X11, ARM64_X12, ARM64_X13, ARM64_X14, ARM64_X15, ARM64_X16, ARM64_X17, ARM64_X18, ARM64_X19, ARM64_X20,
+	ARM64_X21, ARM64_X22, ARM64_X23, ARM64_X24, ARM64_X25, ARM64_X26, ARM64_X27, ARM64_X28, ARM64_X29, ARM64_X30,
+};
+
+enum arm64_cond {
+	ARM64_EQ = 0x0,
+	ARM64_NE = 0x1,
+	ARM64_HI = 0x8, /* higher, unsigned */
+	ARM64_GT = 0xc, /* greater, signed */
+};
+
+/* The trap word: udf #0xcccc. Permanently undefined on every arm64, unlike brk, which debuggers take for theirs. */
+#define ARM64_TRAP 0x0000ccccu
+
+void arm64_bti_c(struct shunt_code *code);
+void arm64_nop(struct shunt_code *code);
+void arm64_udf_imm16(struct shunt_code *code, uint16_t value);
+
+void arm64_b_imm26(struct shunt_code *code, uint64_t dest);
+void arm64_bcond_imm19(struct shunt_code *code, enum arm64_cond cond, uint64_t dest);
+void arm64_br_reg(struct shunt_code *code, enum arm64_reg target);
+
+/* The page (4 KiB) of addr. */
+void arm64_adrp_reg_imm21(struct shunt_code *code, enum arm64_reg to, uint64_t addr);
+/* Immediates of add, sub and cmp: 12 bits, or 12 bits shifted by 12; anything between is out of range. */
+void arm64_add_reg_reg_imm12(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, uint64_t right);
+void arm64_sub_reg_reg_imm12(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, uint64_t right);
+void arm64_cmp_reg_imm12(struct shunt_code *code, enum arm64_reg left, uint64_t right);
+void arm64_sub_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg right);
+void arm64_cmp_reg_reg(struct shunt_code *code, enum arm64_reg left, enum arm64_reg right);
+void arm64_ror_reg_reg_imm6(struct shunt_code *code, enum arm64_reg to, enum arm64_reg from, unsigned count);
+void arm64_mov_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg from);
+/* The 16 bits of a register at shift (0, 16, 32 or 48); movz clears the others, movk keeps them. */
+void arm64_movz_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t value, unsigned shift);
+void arm64_movk_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t value, unsigned shift);
+/* The eight bytes at addr. */
+void arm64_ldr_reg_imm19(struct shunt_code *code, enum arm64_reg to, uint64_t addr);
+
+/* True when add, sub and cmp can hold value. */
+int arm64_is_imm12(uint64_t value);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Dispatch trees on arm64. The pointer is in x18; x16, x17 and the flags are all that may be changed.
+ *
+ *	without an anchor      adrp x16, program; add x16, x16, #lo12; cmp x18, x16
+ *	with one, once         adrp x16, first program; add x16, x16, #lo12; sub x16, x18, x16; ror x16, x16, #6
+ *	      then a compare   cmp x16, #(program - first) / 64
+ *
+ * The rotation is for programs that are all 64-byte aligned. It divides by 64 so that most distances fit an imm12, and a pointer
+ * between two chunks gets its low bits at the top: huge, so equal to no program. As it is one-to-one, no foreign pointer matches.
+ * Where any program is not aligned the distance is compared in bytes.
+ *
+ * Order relative to an anchor is signed: exact for every distance that is compared, whichever form the compare takes.
+ */
+#include "targets/arm64/tree.h"
+#include "targets/arm64/encode.h"
+#include "targets/tree.h"
+
+#include <errno.h>
+
+#define CHUNK_SHIFT 6
+#define SUB_CMP_LIMIT (UINT64_C(1) << 24) /* 12 bits in the sub, 12 in the cmp */
+
+static bool is_in_chunks(const struct shunt_plan *plan)
+{
+	uint64_t bits = 0;
+
+	for (uint32_t i = 0; i < plan->nr_programs; i++)
+		bits |= plan->programs[i];
+	return !(bits & ((1u << CHUNK_SHIFT) - 1));
+}
+
+static void emit_load_addr(struct shunt_code *code, enum arm64_reg to, uint64_t addr)
+{
+	/* Never the shorter adr: a length must not depend on where the tree lies. */
+	arm64_adrp_reg_imm21(code, to, addr);
+	arm64_add_reg_reg_imm12(code, to, to, addr & 0xfff);
+}
+
+/* The distance from the anchor as x16 has it. */
+static uint64_t distance_of(const struct shunt_tree *tree, uint32_t program)
+{
+	const uint64_t *programs = tree->plan->programs;
+	uint64_t distance = programs[program] - programs[0];
+
+	return tree->is_in_chunks ? distance >> CHUNK_SHIFT : distance;
+}
+
+static void emit_cmp_wide(struct shunt_code *code, uint64_t value)
+{
+	arm64_movz_reg_imm16(code, ARM64_X17, value & 0xffff, 0);
+	arm64_movk_reg_imm16(code, ARM64_X17, value >> 16, 16);
+	arm64_cmp_reg_reg(code, ARM64_X16, ARM64_X17);
+}
+
+/* Equality and signed order are exact. */
+static void emit_compare(const struct shunt_tree *tree, struct shunt_code *code, uint32_t program)
+{
+	uint64_t value;
+
+	if (!tree->is_anchored) {
+		emit_load_addr(code, ARM64_X16, tree->plan->programs[program]);
+		arm64_cmp_reg_reg(code, ARM64_X18, ARM64_X16);
+		return;
+	}
+	value = distance_of(tree, program);
+	if (arm64_is_imm12(value)) {
+		arm64_cmp_reg_imm12(code, ARM64_X16, value);
+	} else if (value < SUB_CMP_LIMIT) {
+		arm64_sub_reg_reg_imm12(code, ARM64_X17, ARM64_X16, value & ~UINT64_C(0xfff));
+		arm64_cmp_reg_imm12(code, ARM64_X17, value & 0xfff);
+	} else {
+		emit_cmp_wide(code, value);
+	}
+}
+
+/* Unsigned order is exact: the subtraction of the form above would wrap for programs below it. */
+static void emit_range(struct shunt_code *code, uint64_t span)
+{
+	if (arm64_is_imm12(span))
+		arm64_cmp_reg_imm12(code, ARM64_X16, span);
+	else
+		emit_cmp_wide(code, span);
+}
+
+static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t index)
+{
+	const struct shunt_plan *plan = tree->plan;
+	const struct shunt_plan_node *node = &plan->nodes[index];
+
+	switch (node->op) {
+	case SHUNT_PLAN_OP_EQUAL:
+		if (!shunt_tree_has_flags(tree, index))
+			emit_compare(tree, code, node->program);
+		/* A conditional branch reaches 1 MiB, b reaches 128. */
+		arm64_bcond_imm19(code, ARM64_NE, shunt_code_here(code) + 8);
+		arm64_b_imm26(code, plan->programs[node->program]);
+		break;
+	case SHUNT_PLAN_OP_ABOVE:
+		emit_compare(tree, code, node->program);
+		arm64_bcond_imm19(code, tree->is_anchored ? ARM64_GT : ARM64_HI, shunt_tree_addr(tree, code, node->node));
+		break;
+	case SHUNT_PLAN_OP_ANCHOR:
+	case SHUNT_PLAN_OP_RANGE:
+		if (!tree->is_anchored)
+			break;
+		tree->is_in_chunks = is_in_chunks(plan);
+		emit_load_addr(code, ARM64_X16, plan->programs[0]);
+		arm64_sub_reg_reg_reg(code, ARM64_X16, ARM64_X18, ARM64_X16);
+		if (tree->is_in_chunks)
+			arm64_ror_reg_reg_imm6(code, ARM64_X16, ARM64_X16, CHUNK_SHIFT);
+		if (node->op == SHUNT_PLAN_OP_RANGE) {
+			emit_range(code, distance_of(tree, plan->nr_programs - 1));
+			arm64_bcond_imm19(code, ARM64_HI, shunt_tree_addr(tree, code, shunt_tree_next_fallback(tree, index)));
+		}
+		break;
+	case SHUNT_PLAN_OP_FALLBACK:
+		/* A `bti c` landing pad accepts an indirect jump only through x16 or x17. */
+		arm64_mov_reg_reg(code, ARM64_X16, ARM64_X18);
+		arm64_br_reg(code, ARM64_X16);
+		break;
+	}
+}
+
+static void emit_nops(struct shunt_code *code, size_t len)
+{
+	for (; len >= 4; len -= 4)
+		arm64_nop(code);
+}
+
+void arm64_emit_tree(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback)
+{
+	static const struct shunt_tree_ops ops = { .max_span = UINT32_MAX, .emit_node = emit_node, .emit_nops = emit_nops };
+
+	if (shunt_code_here(code) % 4) {
+		shunt_code_fail(code, EINVAL);
+		return;
+	}
+	shunt_tree_emit(code, plan, fallback, &ops);
+}
