@@ -15,10 +15,20 @@
 
 struct shunt_grace_item {
 	struct shunt_grace_item *next; /* the queue's */
+	void (*collect)(struct shunt_grace_item *item); /* NULL, or: the batch begins; what the item stands for until here is in it */
 	void (*retire)(struct shunt_grace_item *item);  /* NULL: nothing to do between the two syncs */
 	void (*release)(struct shunt_grace_item *item);
-	bool code; /* the item holds instructions */
+	bool code;        /* the item holds instructions */
+	bool restartable; /* release is all or nothing around a fork: run again in a child that found it begun */
 };
+
+/*
+ * Fork: a child inherits the queue without the worker; items of an unfinished batch go through all of it again there, so collect and
+ * retire must stand being called twice. A release that another thread was just executing is not repeated unless restartable: such a
+ * one is all or nothing under a lock that fork takes, and calls shunt_grace_settle as the last thing under that lock; its item may
+ * be freed memory from then on.
+ */
+SHUNT_API void shunt_grace_settle(void);
 
 /* Queues item (caller's memory, back when release runs). Never fails, never waits; starts the worker in worker mode. MT-safe. */
 SHUNT_API void shunt_grace_defer(struct shunt_grace_item *item);
@@ -30,5 +40,14 @@ SHUNT_API int shunt_sync_core(void);
 /* liburcu's flavour that the readers use, for data structures of its own (cds_lfht). */
 struct rcu_flavor_struct;
 SHUNT_API const struct rcu_flavor_struct *shunt_grace_flavor(void);
+
+/* For pack_fork.c, in this order around a fork: let the forking thread's section not be in the way of a grace period, and lock the
+ * readers' registry; lock the queue; then the opposite in the parent or child. */
+void shunt_grace_fork_readers_prepare(void);
+void shunt_grace_fork_prepare(void);
+void shunt_grace_fork_parent(void);
+void shunt_grace_fork_child(void);
+void shunt_grace_fork_readers_parent(void);
+void shunt_grace_fork_readers_child(void);
 
 #endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* What differs between CPUs under the packs: caches and the synchronisation of instruction fetch. */
+#ifndef RUNTIME_MACHINE_H
+#define RUNTIME_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* True when written code needs cache maintenance and a SYNC_CORE before other CPUs may run it (arm64). */
+bool shunt_machine_needs_finalize(void);
+
+/* Makes len bytes written at rw visible to this CPU's instruction fetch at rx: cleans data by rw, invalidates instructions by rx.
+ * The caller follows it by shunt_sync_core for the other CPUs. No-op where shunt_machine_needs_finalize() is false. */
+void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len);
+
+size_t shunt_machine_page_size(void);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The way of a freed block: dying (refused and not found from now on) -> in the batch that waits for readers -> filled with traps ->
+ * chunks free. A free cannot fail for lack of memory: bits and two grace items a pack are all it needs, however many blocks die.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/arena.h"
+#include "runtime/log.h"
+#include "runtime/machine.h"
+#include "runtime/pack.h"
+#include "targets/target.h"
+
+void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	size_t offset = first * SHUNT_CHUNK_SIZE;
+	size_t len = nr * SHUNT_CHUNK_SIZE;
+
+	if (pack->frozen)
+		return;
+	if (pack->segment != SHUNT_SEGMENT_CODE) {
+		memset(pack->rw + offset, 0, len);
+		return;
+	}
+	shunt_target_host()->fill_traps(pack->rw + offset, len);
+	shunt_machine_sync_caches(pack->rx + offset, pack->rw + offset, len);
+}
+
+/* Makes the chunks of a block that is neither live nor dying any more free. */
+static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	if (pack->nr_slots > 1) {
+		pack->large_chunks = 0;
+		return;
+	}
+	if (++pack->generation[first] == SHUNT_GENERATION_WORN) {
+		/* Another block at this chunk would repeat an id: it is left out until the whole pack is empty. */
+		pack->nr_worn++;
+		if (nr > 1)
+			shunt_space_shorten(&pack->space, first + nr - 1, first);
+	} else {
+		shunt_space_give(&pack->space, first, nr);
+	}
+	if (!pack->frozen)
+		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+}
+
+bool shunt_pack_is_idle(const struct shunt_pack *pack)
+{
+	return pack->items[0].state == SHUNT_ITEM_IDLE && pack->items[1].state == SHUNT_ITEM_IDLE;
+}
+
+static void retire_if_empty(struct shunt_pack *pack)
+{
+	if (!pack->nr_live && !pack->nr_dying && shunt_pack_is_idle(pack))
+		shunt_pack_retire_empty(pack);
+}
+
+/* Sees to it that a batch which begins from now on covers all dying blocks. */
+static void queue_item(struct shunt_pack *pack)
+{
+	struct shunt_pack_item *idle = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		if (pack->items[i].state == SHUNT_ITEM_QUEUED)
+			return;
+		if (pack->items[i].state == SHUNT_ITEM_IDLE)
+			idle = &pack->items[i];
+	}
+	/* None is idle only where a fork's child found both in batches; the release of the first comes back here. */
+	if (!idle)
+		return;
+	idle->state = SHUNT_ITEM_QUEUED;
+	shunt_grace_defer(&idle->item);
+}
+
+static struct shunt_pack_item *item_of(struct shunt_grace_item *item)
+{
+	return (struct shunt_pack_item *)item;
+}
+
+/* The batch is about to wait for readers: what is dying now is in it, what dies later is not. */
+static void collect(struct shunt_grace_item *grace_item)
+{
+	struct shunt_pack *pack = item_of(grace_item)->pack;
+
+	pthread_mutex_lock(&pack->arena->lock);
+	item_of(grace_item)->state = SHUNT_ITEM_BATCH;
+	memcpy(pack->batch, pack->dying, sizeof(pack->batch));
+	pthread_mutex_unlock(&pack->arena->lock);
+}
+
+/* Calls fn for every block of the batch, in address order. */
+static void each_in_batch(struct shunt_pack *pack, void (*fn)(struct shunt_pack *pack, uint32_t first, uint32_t nr))
+{
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++) {
+		uint64_t left = pack->batch[word];
+
+		while (left) {
+			uint32_t chunk = word * 64 + (uint32_t)__builtin_ctzll(left);
+			uint32_t first;
+			uint32_t nr;
+			bool dying;
+
+			left &= left - 1;
+			if (shunt_pack_block_at(pack, chunk, &first, &nr, &dying) && first == chunk && dying)
+				fn(pack, first, nr);
+		}
+	}
+}
+
+static void retire(struct shunt_grace_item *grace_item)
+{
+	struct shunt_pack *pack = item_of(grace_item)->pack;
+
+	/* Waits for a fork's child: its thread may still be reading what is filled here. */
+	shunt_arena_lock_mutate(pack->arena);
+	each_in_batch(pack, shunt_pack_fill_unused);
+	pthread_mutex_unlock(&pack->arena->lock);
+}
+
+static void release_block(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	shunt_bit_clear(pack->dying, first);
+	pack->nr_dying--;
+	pack->arena->chunks_pending -= nr;
+	give_chunks(pack, first, nr);
+}
+
+/* May run again in a fork's child that found it half done: the lock makes it all or nothing. */
+static void release(struct shunt_grace_item *grace_item)
+{
+	struct shunt_pack *pack = item_of(grace_item)->pack;
+	struct shunt_arena *arena = pack->arena;
+
+	pthread_mutex_lock(&arena->lock);
+	each_in_batch(pack, release_block);
+	memset(pack->batch, 0, sizeof(pack->batch));
+	item_of(grace_item)->state = SHUNT_ITEM_IDLE;
+	if (pack->nr_dying)
+		queue_item(pack);
+	retire_if_empty(pack);
+	shunt_grace_settle();
+	pthread_mutex_unlock(&arena->lock);
+}
+
+void shunt_pack_item_init(struct shunt_pack *pack)
+{
+	for (int i = 0; i < 2; i++) {
+		struct shunt_pack_item *item = &pack->items[i];
+
+		item->pack = pack;
+		item->state = SHUNT_ITEM_IDLE;
+		item->item.collect = collect;
+		item->item.retire = retire;
+		item->item.release = release;
+		item->item.restartable = true;
+		item->item.code = pack->segment == SHUNT_SEGMENT_CODE;
+	}
+}
+
+/* The block leaves the live ones. */
+static void count_gone(struct shunt_pack *pack, uint32_t nr)
+{
+	pack->nr_live--;
+	pack->arena->nr_blocks[pack->segment]--;
+	pack->arena->chunks_used[pack->segment] -= nr;
+}
+
+int shunt_pack_free(const struct shunt_block *block)
+{
+	struct shunt_arena *arena = shunt_arena_lock_owner(block->rx);
+	struct shunt_pack *pack;
+	const char *why;
+	uint32_t first;
+	uint32_t nr;
+
+	if (!arena)
+		return shunt_fail(EINVAL, "free: block %p lies in no arena", block->rx);
+	why = shunt_pack_check(arena, block, &pack, &first, &nr);
+	if (why) {
+		pthread_mutex_unlock(&arena->lock);
+		return shunt_fail(EINVAL, "free: block %p %s", block->rx, why);
+	}
+	count_gone(pack, nr);
+	shunt_bit_set(pack->dying, first);
+	pack->nr_dying++;
+	arena->chunks_pending += nr;
+	queue_item(pack);
+	pthread_mutex_unlock(&arena->lock);
+	return 0;
+}
+
+int shunt_pack_abandon(const struct shunt_block *block)
+{
+	struct shunt_arena *arena = shunt_arena_lock_owner_mutate(block->rx);
+	struct shunt_pack *pack;
+	const char *why;
+	uint32_t first;
+	uint32_t nr;
+
+	if (!arena)
+		return shunt_fail(EINVAL, "abandon: block %p lies in no arena", block->rx);
+	why = shunt_pack_check(arena, block, &pack, &first, &nr);
+	if (why) {
+		pthread_mutex_unlock(&arena->lock);
+		return shunt_fail(EINVAL, "abandon: block %p %s", block->rx, why);
+	}
+	count_gone(pack, nr);
+	shunt_pack_fill_unused(pack, first, nr);
+	give_chunks(pack, first, nr);
+	retire_if_empty(pack);
+	pthread_mutex_unlock(&arena->lock);
+	return 0;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/* What packs are made of: every rung, every refusal of the system, and that no page is ever writable and executable. */
+#include "test/unit/pack_check.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <shunt/log.h>
+#include <shunt/reader.h>
+
+#include "runtime/arena.h"
+#include "runtime/backing_sys.h"
+#include "test/unit/pack_test.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Every call of the table is counted; the one with number fail_at fails, and all calls of kind fail_kind. */
+enum kind { NONE, MMAP, MUNMAP, MREMAP, MEMFD_CREATE, FTRUNCATE, FALLOCATE, MADVISE, MPROTECT, ADD_SEALS };
+static struct shunt_sys real;
+static unsigned nr_calls;
+static unsigned fail_at;
+static enum kind fail_kinds[3];
+static int worst_rung;    /* better ones are refused */
+static int refused_advice; /* of madvise */
+
+static bool fails(enum kind kind)
+{
+	bool now = ++nr_calls == fail_at;
+
+	for (int i = 0; i < 3; i++)
+		now |= fail_kinds[i] == kind;
+	if (now)
+		errno = EACCES;
+	return now;
+}
+
+static void *inject_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	return fails(MMAP) ? MAP_FAILED : real.mmap(addr, len, prot, flags, fd, offset);
+}
+
+static int inject_munmap(void *addr, size_t len)
+{
+	/* Undoing is not made to fail: nothing would be left to do. */
+	return real.munmap(addr, len);
+}
+
+static void *inject_mremap(void *old_addr, size_t old_len, size_t new_len, int flags, void *new_addr)
+{
+	return fails(MREMAP) ? MAP_FAILED : real.mremap(old_addr, old_len, new_len, flags, new_addr);
+}
+
+static int inject_memfd_create(const char *name, unsigned flags)
+{
+	int rung = flags & 0x8 ? SHUNT_BACKING_MEMFD_NOEXEC_SEAL : flags & 0x10 ? SHUNT_BACKING_MEMFD_EXEC : SHUNT_BACKING_MEMFD;
+
+	if (rung < worst_rung) {
+		errno = EINVAL;
+		return -1;
+	}
+	return fails(MEMFD_CREATE) ? -1 : real.memfd_create(name, flags);
+}
+
+static int inject_ftruncate(int fd, off_t len)
+{
+	return fails(FTRUNCATE) ? -1 : real.ftruncate(fd, len);
+}
+
+static int inject_fallocate(int fd, int mode, off_t offset, off_t len)
+{
+	return fails(FALLOCATE) ? -1 : real.fallocate(fd, mode, offset, len);
+}
+
+static int inject_madvise(void *addr, size_t len, int advice)
+{
+	if (refused_advice && advice == refused_advice) {
+		errno = EINVAL;
+		return -1;
+	}
+	return fails(MADVISE) ? -1 : real.madvise(addr, len, advice);
+}
+
+static int inject_mprotect(void *addr, size_t len, int prot)
+{
+	return fails(MPROTECT) ? -1 : real.mprotect(addr, len, prot);
+}
+
+static int inject_add_seals(int fd, int seals)
+{
+	return fails(ADD_SEALS) ? -1 : real.add_seals(fd, seals);
+}
+
+static void inject(void)
+{
+	real = shunt_sys;
+	shunt_sys = (struct shunt_sys){
+		.mmap = inject_mmap,
+		.munmap = inject_munmap,
+		.mremap = inject_mremap,
+		.memfd_create = inject_memfd_create,
+		.ftruncate = inject_ftruncate,
+		.fallocate = inject_fallocate,
+		.madvise = inject_madvise,
+		.mprotect = inject_mprotect,
+		.add_seals = inject_add_seals,
+	};
+}
+
+static struct shunt_arena *make_arena(const struct shunt_arena_options *options)
+{
+	struct shunt_arena *arena = NULL;
+
+	cr_assert_eq(shunt_arena_create(options, &arena), 0, "%s", shunt_error());
+	return arena;
+}
+
+static enum shunt_backing backing_of(struct shunt_arena *arena)
+{
+	struct shunt_pack_stats stats;
+
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	return stats.backing;
+}
+
+static const struct shunt_arena_options small = { .size = 8 << 20 };
+static const struct shunt_arena_options small_anon = { .size = 8 << 20, .anon = true };
+
+Test(backing, no_page_is_writable_and_executable_and_none_can_become_so)
+{
+	struct shunt_arena *arena = make_arena(&small);
+	unsigned before = count_maps(is_writable_and_executable);
+	struct shunt_block code;
+	struct shunt_block rodata;
+
+	cr_assert(make_tiny(arena, 7, &code));
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_RODATA, 64, 0, &rodata), 0);
+	cr_assert_eq(count_maps(is_writable_and_executable), before);
+	if (backing_of(arena) == SHUNT_BACKING_SHARED_ANON)
+		cr_skip_test("no memfd here, so no seals to test");
+	for (int i = 0; i < 2; i++) {
+		void *rx = (void *)((uintptr_t)(i ? rodata.rx : code.rx) & ~(SHUNT_PACK_SIZE - 1));
+
+		cr_assert_neq(mprotect(rx, 4096, PROT_READ | PROT_WRITE), 0);
+		cr_assert_eq(errno, EACCES);
+		cr_assert_neq(mprotect(rx, 4096, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+		cr_assert_eq(errno, EACCES);
+	}
+	cr_assert_eq(call(code.rx), 7);
+}
+
+Test(backing, reported_huge_bytes_are_mapped_by_2_mib_entries_in_both_views)
+{
+	static const struct shunt_arena_options kinds[] = { { .size = 8 << 20 }, { .size = 8 << 20, .anon = true } };
+	unsigned nr_huge = 0;
+
+	for (int i = 0; i < 2; i++) {
+		struct shunt_arena *arena = make_arena(&kinds[i]);
+		struct shunt_pack_stats stats;
+		struct shunt_block block;
+
+		cr_assert(make_tiny(arena, 7, &block));
+		cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+		cr_assert_eq(smaps_field(block.rx, "ShmemPmdMapped"), stats.bytes_huge);
+		if (!stats.bytes_huge)
+			continue;
+		nr_huge++;
+		cr_assert_eq(stats.bytes_huge, SHUNT_PACK_SIZE);
+		cr_assert_eq(smaps_field(block.rw, "ShmemPmdMapped"), SHUNT_PACK_SIZE);
+	}
+	if (!nr_huge)
+		cr_skip_test("this kernel collapses no shared memory into 2 MiB pages");
+}
+
+Test(backing, base_pages_are_used_when_asked_for_and_reported)
+{
+	struct shunt_arena_options options = { .size = 8 << 20, .no_huge = true };
+	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_pack_stats stats;
+	struct shunt_block block;
+
+	cr_assert(make_tiny(arena, 7, &block));
+	cr_assert_eq(call(block.rx), 7);
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_eq(stats.bytes_huge, 0);
+	cr_assert_eq(smaps_field(block.rx, "ShmemPmdMapped"), 0);
+	cr_assert(is_all_traps((char *)block.rx + 64, SHUNT_PACK_SIZE - 64));
+}
+
+Test(backing, every_rung_runs_code_and_leaves_no_page_writable_and_executable)
+{
+	unsigned before = count_maps(is_writable_and_executable);
+
+	inject();
+	for (worst_rung = SHUNT_BACKING_MEMFD_NOEXEC_SEAL; worst_rung <= SHUNT_BACKING_SHARED_ANON; worst_rung++) {
+		struct shunt_arena *arena = make_arena(&small);
+		struct shunt_block block;
+
+		cr_assert(make_tiny(arena, 5, &block), "%s", shunt_error());
+		cr_assert_eq(backing_of(arena), (enum shunt_backing)worst_rung, "%s", shunt_backing_name(backing_of(arena)));
+		cr_assert_eq(call(block.rx), 5);
+		write_tiny(block.rw, 6);
+		cr_assert_eq(shunt_pack_finalize(&block, 1), 0);
+		cr_assert_eq(call(block.rx), 6);
+		cr_assert_eq(count_maps(is_writable_and_executable), before);
+	}
+}
+
+Test(backing, each_rung_has_a_name)
+{
+	for (int i = 0; i <= SHUNT_BACKING_SHARED_ANON; i++)
+		for (int j = 0; j < i; j++)
+			cr_assert_str_neq(shunt_backing_name((enum shunt_backing)i), shunt_backing_name((enum shunt_backing)j));
+	cr_assert_str_eq(shunt_backing_name((enum shunt_backing)9), "unknown");
+}
+
+Test(backing, a_file_size_limit_does_not_kill_the_process)
+{
+	struct rlimit limit;
+	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_block block;
+
+	cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = 1 << 20;
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	cr_assert(make_tiny(arena, 9, &block), "%s", shunt_error());
+	cr_assert_eq(call(block.rx), 9);
+	cr_assert_eq(backing_of(arena), SHUNT_BACKING_SHARED_ANON);
+}
+
+/* An arena is made, a block in each segment, all freed, the arena destroyed: 0 or the first failure. */
+static int live_once(const struct shunt_arena_options *options)
+{
+	struct shunt_block blocks[SHUNT_NR_SEGMENTS];
+	struct shunt_arena *arena;
+	int nr = 0;
+	int err = shunt_arena_create(options, &arena);
+
+	if (err)
+		return err;
+	while (!err && nr < SHUNT_NR_SEGMENTS) {
+		err = shunt_pack_alloc(arena, (enum shunt_segment)nr, 100, 0, &blocks[nr]);
+		nr += !err;
+	}
+	for (int i = 0; i < nr; i++)
+		cr_assert_eq(shunt_pack_abandon(&blocks[i]), 0);
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
+	return err;
+}
+
+/* Fails each call in turn; the sentence of those that came through names a step. */
+static unsigned fail_each(const struct shunt_arena_options *options, unsigned *nr_failed)
+{
+	unsigned point;
+
+	/* Once without failures: what the C library keeps for itself is there then. */
+	fail_at = 0;
+	cr_assert_eq(live_once(options), 0, "%s", shunt_error());
+	for (point = 1;; point++) {
+		unsigned maps = count_maps(is_shared_or_reserved);
+		unsigned fds = count_fds();
+		int err;
+
+		nr_calls = 0;
+		fail_at = point;
+		err = live_once(options);
+		fail_at = 0;
+		cr_assert_eq(count_maps(is_shared_or_reserved), maps, "call %u failed and a mapping was left over", point);
+		cr_assert_eq(count_fds(), fds, "call %u failed and a descriptor was left over", point);
+		if (err) {
+			++*nr_failed;
+			cr_assert_eq(err, -EACCES, "call %u: %d", point, err);
+			cr_assert(strstr(shunt_error(), " failed: ") || strstr(shunt_error(), "no free range"), "call %u: %s", point, shunt_error());
+		}
+		if (nr_calls < point)
+			break;
+	}
+	return point - 1;
+}
+
+Test(backing, each_failing_system_call_in_turn_leaks_nothing)
+{
+	unsigned nr_failed = 0;
+	unsigned nr_points = 0;
+
+	inject();
+	nr_points += fail_each(&small, &nr_failed);
+	nr_points += fail_each(&small_anon, &nr_failed);
+	worst_rung = SHUNT_BACKING_MEMFD;
+	nr_points += fail_each(&small, &nr_failed);
+	printf("backing: %u injection points covered, %u of them reach the caller, the others take another way\n", nr_points, nr_failed);
+	cr_assert_gt(nr_points, 40);
+	cr_assert_gt(nr_failed, 8);
+}
+
+Test(backing, the_error_names_the_step_that_no_rung_got_past)
+{
+	static const struct { enum kind kinds[3]; const char *step; } cases[] = {
+		{ { MEMFD_CREATE, MREMAP, NONE }, "doubling the rx view by mremap" },
+		{ { FTRUNCATE, MREMAP, NONE }, "doubling the rx view by mremap" },
+		{ { ADD_SEALS, MPROTECT, NONE }, "making the rw view writable" },
+		{ { MADVISE, NONE, NONE }, "keeping the rw view from forks" },
+		{ { MMAP, NONE, NONE }, "mapping shared anonymous memory for the rx view" },
+	};
+	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_block block;
+
+	inject();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		unsigned fds = count_fds();
+
+		memcpy(fail_kinds, cases[i].kinds, sizeof(fail_kinds));
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 100, 0, &block), -EACCES);
+		cr_assert(strstr(shunt_error(), cases[i].step), "%zu: %s", i, shunt_error());
+		cr_assert_eq(count_fds(), fds);
+	}
+	memset(fail_kinds, 0, sizeof(fail_kinds));
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 100, 0, &block), 0, "the arena does not recover: %s", shunt_error());
+}
+
+Test(backing, memory_is_reserved_page_by_page_where_collapsing_is_refused)
+{
+	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_block block;
+
+	inject();
+	refused_advice = MADV_COLLAPSE;
+	cr_assert(make_tiny(arena, 3, &block), "%s", shunt_error());
+	cr_assert_eq(call(block.rx), 3);
+	cr_assert_eq(backing_of(arena), SHUNT_BACKING_MEMFD_NOEXEC_SEAL);
+	cr_assert_eq(smaps_field(block.rx, "ShmemPmdMapped"), 0);
+	cr_assert_eq(smaps_field(block.rw, "Rss"), SHUNT_PACK_SIZE);
+}
+
+Test(backing, a_pack_that_the_system_does_not_take_back_stays_in_reserve)
+{
+	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_block blocks[3];
+	struct shunt_pack_stats stats;
+
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE, 0, &blocks[i]), 0);
+	inject();
+	fail_kinds[0] = MMAP;
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(shunt_pack_abandon(&blocks[i]), 0);
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_eq(stats.nr_packs[SHUNT_SEGMENT_CODE], 3);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE, 0, &blocks[i]), 0, "%s", shunt_error());
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* For the tests of packs: tiny functions as bytes of the machine that the test runs on, and what a process has mapped and open. */
+#ifndef TEST_UNIT_PACK_TEST_H
+#define TEST_UNIT_PACK_TEST_H
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <shunt/pack.h>
+
+#include "targets/target.h"
+
+#define TINY_LEN 8u
+
+/* Writes "return number" (below 65536) of TINY_LEN bytes. */
+static inline void write_tiny(void *to, uint32_t number)
+{
+#if defined(__x86_64__)
+	uint8_t code[TINY_LEN] = { 0xb8, (uint8_t)number, (uint8_t)(number >> 8), 0, 0, 0xc3, 0xcc, 0xcc }; /* mov eax, imm32; ret */
+#else
+	uint32_t code[2] = { 0x52800000u | number << 5, 0xd65f03c0u }; /* movz w0, #imm16; ret */
+#endif
+	memcpy(to, code, TINY_LEN);
+}
+
+static inline int call(const void *rx)
+{
+	int (*fn)(void) = (int (*)(void))(uintptr_t)rx;
+
+	return fn();
+}
+
+/* A block in arena that returns number; false when one of the calls failed. */
+static inline bool make_tiny(struct shunt_arena *arena, uint32_t number, struct shunt_block *out)
+{
+	if (shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, TINY_LEN, 0, out) != 0)
+		return false;
+	write_tiny(out->rw, number);
+	return shunt_pack_finalize(out, 1) == 0;
+}
+
+static inline bool is_all_traps(const void *p, size_t len)
+{
+	return shunt_target_host()->is_traps(p, len) != 0;
+}
+
+/* Lines of /proc/self/maps for which match is true. */
+static inline unsigned count_maps(bool (*match)(const char *line))
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	unsigned nr = 0;
+
+	while (maps && fgets(line, sizeof(line), maps))
+		nr += match(line);
+	if (maps)
+		fclose(maps);
+	return nr;
+}
+
+static inline bool is_writable_and_executable(const char *line)
+{
+	const char *prot = strchr(line, ' ');
+
+	return prot && prot[2] == 'w' && prot[3] == 'x';
+}
+
+/* Shared memory and reservations, which are what packs and arenas are made of; sanitizers map much else meanwhile, and the thread
+ * sanitizer's shadow comes and goes with our reservations. */
+static inline bool is_shared_or_reserved(const char *line)
+{
+	const char *prot = strchr(line, ' ');
+
+#ifdef __SANITIZE_THREAD__
+	return prot && prot[4] == 's';
+#else
+	return prot && (prot[4] == 's' || !strncmp(prot + 1, "---", 3));
+#endif
+}
+
+static inline unsigned count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned nr = 0;
+
+	while (dir && readdir(dir))
+		nr++;
+	if (dir)
+		closedir(dir);
+	return nr;
+}
+
+/* A field, in bytes, of the /proc/self/smaps entry that begins at addr; 0 when there is none. */
+static inline size_t smaps_field(const void *addr, const char *field)
+{
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	char line[512];
+	bool here = false;
+	size_t kib = 0;
+
+	while (smaps && fgets(line, sizeof(line), smaps)) {
+		uintptr_t start;
+		uintptr_t end;
+
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			here = (uintptr_t)addr >= start && (uintptr_t)addr < end;
+		else if (here && !strncmp(line, field, strlen(field)) && sscanf(line + strlen(field), ": %zu kB", &kib) == 1)
+			break;
+	}
+	if (smaps)
+		fclose(smaps);
+	return kib * 1024;
+}
+
+#endif
