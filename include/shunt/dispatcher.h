@@ -2,9 +2,9 @@
 /*
  * Dispatchers: a hook with attached programs, whose calls are direct jumps.
  *
- * A call names its program by address. The dispatcher's stub (one jump, the only instruction ever patched) leads to a tree of compares
- * and direct jumps over the attached programs, and to the fallback, a plain indirect jump, when none matches. The tree only ever
- * jumps to the address that the pointer already names: a stale tree is slow, never wrong.
+ * A call names its program by address. The dispatcher's stub (one jump, the only instruction ever patched) leads to a tree of
+ * compares and direct jumps over the attached programs, and to the fallback, a plain indirect jump, when none matches. The
+ * tree only ever jumps to the address that the pointer already names: a stale tree is slow, never wrong.
  *
  * From plain C:
  *	SHUNT_DISPATCHER_DEFINE(xdp, unsigned, (void *ctx))	// defines: unsigned xdp(void *ctx, const void *prog)
@@ -31,32 +31,45 @@ enum shunt_plan_kind {
 	SHUNT_PLAN_KERNEL,   /* the shape of the Linux BPF dispatcher: the baseline of our benchmark */
 };
 
+enum shunt_miss_kind { /* how a call reaches a program that is not attached */
+	SHUNT_MISS_JUMP,      /* a plain indirect jump */
+	SHUNT_MISS_RETPOLINE, /* x86-64: not predicted from the branch target buffer; arm64 jumps */
+	SHUNT_MISS_LFENCE,    /* x86-64: lfence, then the jump; arm64 jumps */
+};
+
 struct shunt_dispatcher_options {
 	enum shunt_plan_kind plan;
 	struct shunt_arena *arena; /* where trees live; NULL: the default arena. Outlives the dispatcher */
+	enum shunt_miss_kind miss;
 };
 
 /* Makes a dispatcher with an empty tree: every call takes the fallback. name must be unique in the process, matches
- * [A-Za-z_][A-Za-z0-9_]*, at most 63 bytes, and is copied. options may be NULL. -EEXIST: the name is taken (by shunt_dispatcher_find's
- * dispatcher); -EINVAL; -ENOMEM. MT-safe. */
+ * [A-Za-z_][A-Za-z0-9_]*, at most 63 bytes, and is copied. options may be NULL. -EEXIST: the name is taken (by
+ * shunt_dispatcher_find's dispatcher); -EINVAL; -ENOMEM. MT-safe. */
 SHUNT_API int shunt_dispatcher_create(const char *name, const struct shunt_dispatcher_options *options,
 				      struct shunt_dispatcher **out);
 
-/* -EBUSY while programs are attached; -EPERM for one that SHUNT_DISPATCHER_DEFINE made. The caller sees to it that no thread calls
- * through it and no generated code with its stub address is left. MT-safe. */
+/* -EBUSY while programs are attached; -EPERM for one that SHUNT_DISPATCHER_DEFINE made. The caller sees to it that no thread
+ * calls through it and no generated code with its stub address is left. MT-safe. */
 SHUNT_API int shunt_dispatcher_destroy(struct shunt_dispatcher *dispatcher);
 
 /* The dispatcher of that name, or NULL. MT-safe. */
 SHUNT_API struct shunt_dispatcher *shunt_dispatcher_find(const char *name);
 
-/* The stub that generated code calls, with the program pointer in the nest register (r10; arm64 x18). Constant for the dispatcher's life.
- * It lies in an executable page; direct branches reach it from the dispatcher's arena. MT-safe. */
+/* The stub that generated code calls, with the program pointer in the nest register (r10; arm64 x18). Constant for the
+ * dispatcher's life. It lies in an executable page; direct branches reach it from the dispatcher's arena. MT-safe. */
 SHUNT_API const void *shunt_dispatcher_stub(const struct shunt_dispatcher *dispatcher);
 
-/* Attaches program (its entry address) so that calls that name it become direct jumps. Counted: attached twice, it needs two
- * detaches. Takes effect for calls that begin after the return at the latest. On failure the dispatcher is as it was.
- * -ENOMEM; -ERANGE: out of direct-jump reach of the arena (calls of it still work, through the fallback). MT-safe, never waits for
- * readers. */
+/* The arena where the dispatcher's trees live: programs allocated in it are in direct reach. NULL when a host image's stub
+ * could not be adopted (shunt_error says why). MT-safe. */
+SHUNT_API struct shunt_arena *shunt_dispatcher_arena(struct shunt_dispatcher *dispatcher);
+
+/*
+ * Attaches program (its entry address) so that calls that name it become direct jumps. Counted: attached twice, it needs two
+ * detaches, and from the next change of the set on the default plan tests it before those attached less often. Takes effect
+ * for calls that begin after the return at the latest. On failure the dispatcher is as it was. -ENOMEM; -ERANGE: out of
+ * direct-jump reach of the arena (calls of it still work, through the fallback). MT-safe, never waits for readers.
+ */
 SHUNT_API int shunt_dispatcher_attach(struct shunt_dispatcher *dispatcher, const void *program);
 
 /* Takes one attachment of program back. Running calls go on; free the program's block with shunt_pack_free, which waits for them.
@@ -67,7 +80,8 @@ SHUNT_API int shunt_dispatcher_detach(struct shunt_dispatcher *dispatcher, const
 SHUNT_API int shunt_dispatcher_attach_many(struct shunt_dispatcher *dispatcher, const void *const *programs, size_t nr);
 SHUNT_API int shunt_dispatcher_detach_many(struct shunt_dispatcher *dispatcher, const void *const *programs, size_t nr);
 
-/* Detaches `from` (-ENOENT when it is not attached) and attaches `to` in one patch; counts stay with `to`. */
+/* Detaches `from` (-ENOENT when it is not attached) and attaches `to` in one patch; counts stay with `to`,
+ * on top of those it has. from == to changes nothing. */
 SHUNT_API int shunt_dispatcher_replace(struct shunt_dispatcher *dispatcher, const void *from, const void *to);
 
 struct shunt_dispatcher_stats {

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calling while everything changes: SHUNT_STRESS_CALLERS threads (default 3) call programs through 8 dispatchers in read
+ * sections, one thread attaches, replaces, detaches and frees programs at full speed, whose memory is reused at once. Every
+ * call must land in the program that its pointer named. One of the dispatchers is the image's own. SHUNT_STRESS_SECONDS sets
+ * the length (default 10).
+ *
+ * Who synchronises: the mutator alone writes slots (release), callers load them (acquire) inside a section and use what they
+ * loaded only until its end. Everything else is Shunt's.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <shunt/dispatcher.h>
+#include <shunt/log.h>
+#include <shunt/reader.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "test/exec/dispatch_programs.h"
+
+#define NR_DISPATCHERS 8
+#define NR_SLOTS 24
+#define NR_CALLERS_MAX 64
+#define BATCH 32
+
+SHUNT_DISPATCHER_DEFINE(stress_image, uint64_t, (uint64_t arg));
+
+static struct hook {
+	struct shunt_dispatcher *d;
+	const void *stub;
+	const void *programs[NR_SLOTS];          /* what callers may call; NULL: nothing now */
+	struct shunt_block blocks[NR_SLOTS];     /* the mutator's */
+	int is_attached[NR_SLOTS];
+} hooks[NR_DISPATCHERS];
+
+static int stop;
+static uint64_t nr_calls[NR_CALLERS_MAX], nr_wrong[NR_CALLERS_MAX];
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+static void *caller(void *arg)
+{
+	size_t self = (size_t)(uintptr_t)arg;
+	uint64_t random = 0x9e3779b97f4a7c15u * (self + 1);
+	uint64_t calls = 0, wrong = 0;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		shunt_read_begin();
+		for (int i = 0; i < BATCH; i++) {
+			uint64_t pick = next_random(&random);
+			struct hook *hook = &hooks[pick % NR_DISPATCHERS];
+			const void *program = __atomic_load_n(&hook->programs[(pick >> 8) % NR_SLOTS], __ATOMIC_ACQUIRE);
+			uint64_t result;
+
+			if (!program)
+				continue;
+			/* Now and then give the CPU away with the pointer in hand: that is where a missing grace period hurts. */
+			if (pick >> 56 == 0)
+				sched_yield();
+			result = hook == &hooks[0] ? stress_image(pick, program) : call_stub(hook->stub, pick, program);
+			wrong += result != pick + program_id(program);
+			calls++;
+		}
+		shunt_read_end();
+	}
+	nr_calls[self] = calls;
+	nr_wrong[self] = wrong;
+	return NULL;
+}
+
+static int fail(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, shunt_error());
+	return 1;
+}
+
+static int retire(struct hook *hook, uint32_t slot)
+{
+	struct shunt_block old = hook->blocks[slot];
+
+	if (!old.id)
+		return 0;
+	__atomic_store_n(&hook->programs[slot], NULL, __ATOMIC_RELEASE);
+	if (hook->is_attached[slot] && shunt_dispatcher_detach(hook->d, old.rx))
+		return fail("detach");
+	hook->blocks[slot].id = 0;
+	return shunt_pack_free(&old) ? fail("free") : 0;
+}
+
+/* One change: a slot gets a new program, attached in five cases of six, in one of them by replace. */
+static int change(struct hook *hook, uint32_t slot, uint64_t pick, uint32_t id)
+{
+	struct shunt_block block, old = hook->blocks[slot];
+	struct shunt_arena *arena = hook == &hooks[0] ? shunt_dispatcher_arena(hook->d) : NULL;
+
+	if (make_program(arena, id, &block))
+		return fail("program");
+	if (pick % 6 == 0 && old.id && hook->is_attached[slot]) {
+		if (shunt_dispatcher_replace(hook->d, old.rx, block.rx))
+			return fail("replace");
+		__atomic_store_n(&hook->programs[slot], block.rx, __ATOMIC_RELEASE);
+		hook->blocks[slot] = block;
+		return shunt_pack_free(&old) ? fail("free") : 0;
+	}
+	if (retire(hook, slot))
+		return 1;
+	hook->is_attached[slot] = pick % 6 != 1;
+	if (hook->is_attached[slot] && shunt_dispatcher_attach(hook->d, block.rx))
+		return fail("attach");
+	hook->blocks[slot] = block;
+	__atomic_store_n(&hook->programs[slot], block.rx, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static int mutate(double seconds, uint64_t *nr_changes)
+{
+	double end = now() + seconds;
+	uint64_t random = 88172645463325252u;
+
+	for (*nr_changes = 0; *nr_changes % 256 || now() < end; ++*nr_changes) {
+		uint64_t pick = next_random(&random);
+
+		if (change(&hooks[pick % NR_DISPATCHERS], (uint32_t)(pick >> 8) % NR_SLOTS, pick >> 32, (uint32_t)*nr_changes))
+			return 1;
+		/* Some of the time a dispatcher is empty. */
+		if (pick >> 52 == 0) {
+			for (uint32_t slot = 0; slot < NR_SLOTS; slot++)
+				if (retire(&hooks[pick % NR_DISPATCHERS], slot))
+					return 1;
+		}
+	}
+	return 0;
+}
+
+static int make_hooks(void)
+{
+	hooks[0].d = shunt_dispatcher_stress_image();
+	for (int i = 1; i < NR_DISPATCHERS; i++) {
+		struct shunt_dispatcher_options options = { .plan = (enum shunt_plan_kind)(i % 4) };
+		char name[16];
+
+		snprintf(name, sizeof(name), "stress%d", i);
+		if (shunt_dispatcher_create(name, &options, &hooks[i].d))
+			return fail(name);
+	}
+	for (int i = 0; i < NR_DISPATCHERS; i++)
+		hooks[i].stub = shunt_dispatcher_stub(hooks[i].d);
+	return 0;
+}
+
+static long setting(const char *name, long otherwise)
+{
+	const char *value = getenv(name);
+
+	return value && atol(value) > 0 ? atol(value) : otherwise;
+}
+
+int main(void)
+{
+	long nr_callers = setting("SHUNT_STRESS_CALLERS", 3);
+	long seconds = setting("SHUNT_STRESS_SECONDS", 10);
+	pthread_t threads[NR_CALLERS_MAX];
+	uint64_t calls = 0, wrong = 0, nr_changes = 0, nr_patches = 0;
+	struct shunt_reclaim_stats reclaim;
+	int err;
+
+	if (nr_callers > NR_CALLERS_MAX)
+		nr_callers = NR_CALLERS_MAX;
+	if (make_hooks())
+		return 1;
+	for (long i = 0; i < nr_callers; i++)
+		if (pthread_create(&threads[i], NULL, caller, (void *)(uintptr_t)i))
+			return 1;
+	err = mutate((double)seconds, &nr_changes);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (long i = 0; i < nr_callers; i++) {
+		pthread_join(threads[i], NULL);
+		calls += nr_calls[i];
+		wrong += nr_wrong[i];
+	}
+	for (int i = 0; i < NR_DISPATCHERS; i++) {
+		struct shunt_dispatcher_stats stats;
+
+		shunt_dispatcher_get_stats(hooks[i].d, &stats);
+		nr_patches += stats.nr_patches;
+		for (uint32_t slot = 0; slot < NR_SLOTS; slot++)
+			err |= retire(&hooks[i], slot);
+		if (i && shunt_dispatcher_destroy(hooks[i].d))
+			err = fail("destroy");
+	}
+	if (shunt_quiesce())
+		err = fail("quiesce");
+	shunt_reclaim_get_stats(&reclaim);
+	printf("%llu calls, %llu changes, %llu patches, %llu grace periods, %llu wrong\n", (unsigned long long)calls,
+	       (unsigned long long)nr_changes, (unsigned long long)nr_patches, (unsigned long long)reclaim.nr_batches,
+	       (unsigned long long)wrong);
+	return err || wrong || !calls ? 1 : 0;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/* Dispatchers that are made at run time: names, counts, replacing, all or none, and what a failure leaves. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <shunt/dispatcher.h>
+#include <shunt/log.h>
+#include <shunt/reader.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/patch.h"
+#include "targets/target.h"
+#include "test/exec/dispatch_programs.h"
+
+static struct shunt_dispatcher *make_dispatcher(const char *name)
+{
+	struct shunt_dispatcher *d;
+
+	cr_assert_eq(shunt_dispatcher_create(name, NULL, &d), 0, "%s", shunt_error());
+	return d;
+}
+
+static struct shunt_block program(uint32_t id)
+{
+	struct shunt_block block;
+
+	cr_assert_eq(make_program(NULL, id, &block), 0, "%s", shunt_error());
+	return block;
+}
+
+static struct shunt_dispatcher_stats stats_of(const struct shunt_dispatcher *d)
+{
+	struct shunt_dispatcher_stats stats;
+
+	shunt_dispatcher_get_stats(d, &stats);
+	return stats;
+}
+
+static void check_same(const struct shunt_dispatcher_stats *a, const struct shunt_dispatcher_stats *b)
+{
+	cr_assert_eq(a->nr_programs, b->nr_programs);
+	cr_assert_eq(a->tree_depth, b->tree_depth);
+	cr_assert_eq(a->tree_len, b->tree_len);
+	cr_assert_eq(a->nr_attaches, b->nr_attaches);
+	cr_assert_eq(a->nr_detaches, b->nr_detaches);
+	cr_assert_eq(a->nr_patches, b->nr_patches);
+	cr_assert_eq(a->tree, b->tree);
+}
+
+/* Where the stub jumps, as its bytes say. */
+static const void *stub_target(const struct shunt_dispatcher *d)
+{
+	const char *stub = shunt_dispatcher_stub(d);
+	uint64_t word, dest;
+
+	memcpy(&word, stub + SHUNT_STUB_WORD, sizeof(word));
+	cr_assert_eq(shunt_target_host()->decode_stub_word((uint64_t)(uintptr_t)stub, word, &dest), 0);
+	return (const void *)(uintptr_t)dest;
+}
+
+static uint64_t call(const struct shunt_dispatcher *d, uint64_t arg, const void *prog)
+{
+	uint64_t result;
+
+	shunt_read_begin();
+	result = call_stub(shunt_dispatcher_stub(d), arg, prog);
+	shunt_read_end();
+	return result;
+}
+
+Test(dispatcher, an_empty_one_calls_every_program_through_the_fallback)
+{
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p = program(7);
+	struct shunt_dispatcher_stats stats = stats_of(d);
+
+	cr_assert_eq(call(d, 100, p.rx), 107);
+	cr_assert_eq(stats.nr_programs, 0);
+	cr_assert_eq(stats.tree_depth, 0);
+	cr_assert_gt(stats.tree_len, 0);
+	cr_assert_eq(stats.tree, stub_target(d));
+	cr_assert_eq(stats.stub, shunt_dispatcher_stub(d));
+	cr_assert_eq((uintptr_t)stats.stub % SHUNT_STUB_LEN, 0);
+}
+
+Test(dispatcher, attach_makes_a_tree_and_detach_takes_it_away)
+{
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p = program(7), q = program(9);
+	const void *idle = stub_target(d);
+
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0, "%s", shunt_error());
+	cr_assert_eq(stats_of(d).nr_programs, 1);
+	cr_assert_eq(stats_of(d).tree_depth, 1);
+	cr_assert_neq(stub_target(d), idle);
+	cr_assert_eq(stub_target(d), stats_of(d).tree);
+	cr_assert_eq(call(d, 1, p.rx), 8);
+	cr_assert_eq(call(d, 1, q.rx), 10);
+	cr_assert_eq(shunt_dispatcher_detach(d, p.rx), 0, "%s", shunt_error());
+	cr_assert_eq(stub_target(d), idle);
+	cr_assert_eq(stats_of(d).nr_programs, 0);
+	cr_assert_eq(stats_of(d).nr_patches, 2);
+	cr_assert_eq(call(d, 1, p.rx), 8);
+}
+
+Test(dispatcher, a_program_attached_twice_needs_two_detaches)
+{
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p = program(7);
+	struct shunt_dispatcher_stats once;
+
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	once = stats_of(d);
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	cr_assert_eq(stats_of(d).nr_programs, 1);
+	cr_assert_eq(stats_of(d).nr_attaches, 2);
+	cr_assert_eq(stats_of(d).nr_patches, once.nr_patches, "counting needs no patch");
+	cr_assert_eq(shunt_dispatcher_detach(d, p.rx), 0);
+	cr_assert_eq(stats_of(d).nr_programs, 1);
+	cr_assert_eq(stub_target(d), once.tree);
+	cr_assert_eq(shunt_dispatcher_detach(d, p.rx), 0);
+	cr_assert_eq(stats_of(d).nr_programs, 0);
+	cr_assert_eq(shunt_dispatcher_detach(d, p.rx), -ENOENT);
+	cr_assert_eq(stats_of(d).nr_detaches, 2);
+}
+
+Test(dispatcher, replace_moves_the_count_in_one_patch)
+{
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p = program(1), q = program(2);
+	uint64_t nr_patches;
+
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	cr_assert_eq(shunt_dispatcher_replace(d, q.rx, p.rx), -ENOENT);
+	cr_assert_eq(shunt_dispatcher_replace(d, p.rx, NULL), -EINVAL);
+	cr_assert_eq(stats_of(d).nr_programs, 1);
+	nr_patches = stats_of(d).nr_patches;
+	cr_assert_eq(shunt_dispatcher_replace(d, p.rx, q.rx), 0);
+	cr_assert_eq(stats_of(d).nr_patches, nr_patches + 1);
+	cr_assert_eq(shunt_dispatcher_detach(d, p.rx), -ENOENT);
+	cr_assert_eq(shunt_dispatcher_replace(d, q.rx, q.rx), 0);
+	cr_assert_eq(shunt_dispatcher_replace(d, p.rx, p.rx), -ENOENT);
+	cr_assert_eq(stats_of(d).nr_patches, nr_patches + 1);
+	cr_assert_eq(shunt_dispatcher_detach(d, q.rx), 0);
+	cr_assert_eq(shunt_dispatcher_detach(d, q.rx), 0);
+	cr_assert_eq(shunt_dispatcher_detach(d, q.rx), -ENOENT);
+}
+
+Test(dispatcher, many_are_attached_and_detached_in_one_patch_each)
+{
+	enum { NR = 40 };
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p[NR];
+	const void *list[NR];
+
+	for (uint32_t i = 0; i < NR; i++) {
+		p[i] = program(i);
+		list[NR - 1 - i] = p[i].rx;
+	}
+	cr_assert_eq(shunt_dispatcher_attach_many(d, list, NR), 0, "%s", shunt_error());
+	cr_assert_eq(stats_of(d).nr_patches, 1);
+	cr_assert_eq(stats_of(d).nr_programs, NR);
+	for (uint32_t i = 0; i < NR; i++)
+		cr_assert_eq(call(d, 1000, p[i].rx), 1000 + i);
+	cr_assert_eq(shunt_dispatcher_attach_many(d, list, 0), 0);
+	cr_assert_eq(shunt_dispatcher_detach_many(d, list, NR), 0);
+	cr_assert_eq(stats_of(d).nr_patches, 2);
+	cr_assert_eq(stats_of(d).nr_programs, 0);
+}
+
+Test(dispatcher, a_list_with_one_bad_program_changes_nothing)
+{
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p = program(1), q = program(2), r = program(3);
+	const void *with_null[] = { q.rx, NULL };
+	const void *with_foreign[] = { p.rx, r.rx };
+	const void *twice[] = { p.rx, p.rx };
+	struct shunt_dispatcher_stats before, after;
+
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	before = stats_of(d);
+	cr_assert_eq(shunt_dispatcher_attach_many(d, with_null, 2), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_attach_many(d, NULL, 2), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_detach_many(d, with_foreign, 2), -ENOENT);
+	cr_assert_eq(shunt_dispatcher_detach_many(d, twice, 2), -ENOENT);
+	after = stats_of(d);
+	check_same(&before, &after);
+	cr_assert_eq(stub_target(d), before.tree);
+}
+
+Test(dispatcher, a_program_out_of_reach_is_refused_and_still_callable)
+{
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block near = program(1);
+	struct shunt_dispatcher_stats before, after;
+	struct shunt_pack_stats packs, packs_after;
+	const void *list[] = { near.rx, (const void *)0x10000 };
+
+	cr_assert_eq(shunt_dispatcher_attach(d, near.rx), 0);
+	before = stats_of(d);
+	cr_assert_eq(shunt_pack_get_stats(NULL, &packs), 0);
+	cr_assert_eq(shunt_dispatcher_attach(d, (const void *)0x10000), -ERANGE);
+	cr_assert_not_null(strstr(shunt_error(), "hook"));
+	cr_assert_eq(shunt_dispatcher_attach_many(d, list, 2), -ERANGE);
+	after = stats_of(d);
+	check_same(&before, &after);
+	cr_assert_eq(shunt_pack_get_stats(NULL, &packs_after), 0);
+	cr_assert_eq(packs.nr_blocks[SHUNT_SEGMENT_CODE], packs_after.nr_blocks[SHUNT_SEGMENT_CODE], "a tree was left behind");
+	cr_assert_eq(call(d, 1, near.rx), 2);
+}
+
+Test(dispatcher, a_full_arena_leaves_the_dispatcher_as_it_was)
+{
+	struct shunt_arena_options arena_options = { .size = SHUNT_PACK_SIZE };
+	struct shunt_dispatcher_options options = { 0 };
+	struct shunt_dispatcher *d;
+	struct shunt_block p, q, filler;
+	struct shunt_dispatcher_stats before, after;
+
+	cr_assert_eq(shunt_arena_create(&arena_options, &options.arena), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_dispatcher_create("small", &options, &d), 0, "%s", shunt_error());
+	cr_assert_eq(make_program(options.arena, 1, &p), 0);
+	cr_assert_eq(make_program(options.arena, 2, &q), 0);
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	for (size_t size = SHUNT_PACK_SIZE; size >= SHUNT_CHUNK_SIZE; size /= 2)
+		while (shunt_pack_alloc(options.arena, SHUNT_SEGMENT_CODE, size, 0, &filler) == 0)
+			;
+	before = stats_of(d);
+	cr_assert_eq(shunt_dispatcher_attach(d, q.rx), -ENOMEM);
+	cr_assert_eq(shunt_dispatcher_replace(d, p.rx, q.rx), -ENOMEM);
+	after = stats_of(d);
+	check_same(&before, &after);
+	cr_assert_eq(call(d, 1, p.rx), 2);
+	cr_assert_eq(call(d, 1, q.rx), 3);
+	/* Going idle needs no code memory. */
+	cr_assert_eq(shunt_dispatcher_detach(d, p.rx), 0, "%s", shunt_error());
+	cr_assert_eq(call(d, 1, p.rx), 2);
+}
+
+Test(dispatcher, a_stub_that_somebody_else_wrote_to_is_left_alone)
+{
+	_Alignas(16) unsigned char slot[SHUNT_STUB_LEN];
+	struct shunt_patch_site site = { .slot = (uint64_t)(uintptr_t)slot, .rw = slot };
+	uint64_t word, dest;
+	unsigned char before[SHUNT_STUB_LEN];
+
+	cr_assert_eq(shunt_target_host()->encode_stub_word(site.slot, site.slot + 64, &site.word), 0);
+	memset(slot, 0xcc, sizeof(slot));
+	memcpy(before, slot, sizeof(slot));
+	cr_assert_eq(shunt_patch_stub(&site, site.slot + 128), -EBUSY);
+	cr_assert_eq(memcmp(before, slot, sizeof(slot)), 0);
+	memcpy(slot + SHUNT_STUB_WORD, &site.word, sizeof(site.word));
+	cr_assert_eq(shunt_patch_stub(&site, site.slot + 128), 0);
+	memcpy(&word, slot + SHUNT_STUB_WORD, sizeof(word));
+	cr_assert_eq(shunt_target_host()->decode_stub_word(site.slot, word, &dest), 0);
+	cr_assert_eq(dest, site.slot + 128);
+	cr_assert_eq(memcmp(before, slot, SHUNT_STUB_WORD), 0, "bytes beside the word changed");
+	cr_assert_eq(shunt_patch_stub(&site, site.slot + (uint64_t)shunt_target_host()->branch_reach * 2), -ERANGE);
+	memcpy(&word, slot + SHUNT_STUB_WORD, sizeof(word));
+	cr_assert_eq(word, site.word);
+}
+
+Test(dispatcher, names_are_c_identifiers_of_up_to_63_bytes_and_unique)
+{
+	char longest[65];
+	struct shunt_dispatcher *d = NULL, *other = NULL;
+
+	memset(longest, 'x', 64);
+	longest[64] = '\0';
+	cr_assert_eq(shunt_dispatcher_create(longest, NULL, &d), -EINVAL);
+	longest[63] = '\0';
+	cr_assert_eq(shunt_dispatcher_create(longest, NULL, &d), 0);
+	cr_assert_eq(shunt_dispatcher_find(longest), d);
+	cr_assert_eq(shunt_dispatcher_create(longest, NULL, &other), -EEXIST);
+	cr_assert_not_null(strstr(shunt_error(), longest));
+	cr_assert_null(other);
+	cr_assert_eq(shunt_dispatcher_create("", NULL, &other), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_create(NULL, NULL, &other), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_create("1st", NULL, &other), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_create("a.b", NULL, &other), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_create("a b", NULL, &other), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_create("_a9", NULL, &other), 0);
+	cr_assert_null(shunt_dispatcher_find("nobody"));
+	cr_assert_null(shunt_dispatcher_find(NULL));
+}
+
+Test(dispatcher, a_destroyed_name_can_be_taken_again_but_not_while_programs_are_attached)
+{
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p = program(1);
+
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	cr_assert_eq(shunt_dispatcher_destroy(d), -EBUSY);
+	cr_assert_eq(shunt_dispatcher_detach(d, p.rx), 0);
+	cr_assert_eq(shunt_dispatcher_destroy(d), 0);
+	cr_assert_null(shunt_dispatcher_find("hook"));
+	d = make_dispatcher("hook");
+	cr_assert_eq(call(d, 1, p.rx), 2);
+	cr_assert_eq(shunt_dispatcher_destroy(NULL), -EINVAL);
+}
+
+Test(dispatcher, options_that_do_not_exist_are_refused)
+{
+	struct shunt_dispatcher_options plan = { .plan = (enum shunt_plan_kind)9 };
+	struct shunt_dispatcher_options miss = { .miss = (enum shunt_miss_kind)9 };
+	struct shunt_dispatcher *d;
+
+	cr_assert_eq(shunt_dispatcher_create("hook", &plan, &d), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_create("hook", &miss, &d), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_create("hook", NULL, NULL), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_attach(NULL, &d), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_detach(NULL, &d), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_replace(NULL, &d, &d), -EINVAL);
+	cr_assert_null(shunt_dispatcher_find("hook"));
+}
+
+Test(dispatcher, every_plan_and_miss_lands_every_call)
+{
+	enum { NR = 24 };
+	struct shunt_block p[NR];
+
+	for (uint32_t i = 0; i < NR; i++)
+		p[i] = program(i);
+	for (int plan = SHUNT_PLAN_DEFAULT; plan <= SHUNT_PLAN_KERNEL; plan++) {
+		for (int miss = SHUNT_MISS_JUMP; miss <= SHUNT_MISS_LFENCE; miss++) {
+			struct shunt_dispatcher_options options = { .plan = (enum shunt_plan_kind)plan,
+								    .miss = (enum shunt_miss_kind)miss };
+			struct shunt_dispatcher *d;
+
+			cr_assert_eq(shunt_dispatcher_create("hook", &options, &d), 0, "%s", shunt_error());
+			for (uint32_t i = 0; i < NR; i += 2) {
+				cr_assert_eq(shunt_dispatcher_attach(d, p[i].rx), 0, "%s", shunt_error());
+				for (uint32_t j = 0; j < NR; j++)
+					cr_assert_eq(call(d, 50, p[j].rx), 50 + j);
+			}
+			for (uint32_t i = 0; i < NR; i += 2)
+				cr_assert_eq(shunt_dispatcher_detach(d, p[i].rx), 0);
+			cr_assert_eq(shunt_dispatcher_destroy(d), 0);
+		}
+	}
+}
+
+Test(dispatcher, everything_is_given_back_at_the_end)
+{
+	struct shunt_block p = program(1);
+	struct shunt_dispatcher *d;
+	struct shunt_pack_stats before, after;
+
+	cr_assert_eq(shunt_pack_get_stats(NULL, &before), 0);
+	d = make_dispatcher("hook");
+	for (int i = 0; i < 100; i++) {
+		cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+		cr_assert_eq(shunt_dispatcher_detach(d, p.rx), 0);
+	}
+	cr_assert_eq(shunt_dispatcher_destroy(d), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(NULL, &after), 0);
+	cr_assert_eq(before.nr_blocks[SHUNT_SEGMENT_CODE], after.nr_blocks[SHUNT_SEGMENT_CODE]);
+	cr_assert_eq(after.bytes_pending, 0);
+}
