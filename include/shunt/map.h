@@ -20,7 +20,7 @@ extern "C" {
 struct shunt_map_attr {
 	uint32_t type; /* enum shunt_map_type */
 	uint32_t key_size;
-	uint32_t value_size;
+	uint32_t value_size; /* PROG_ARRAY, *_OF_MAPS: 4, as objects say, or 8; host values have 8 */
 	uint32_t max_entries;
 	uint32_t flags;
 	const char *name;                   /* copied; may be NULL */
@@ -31,7 +31,8 @@ struct shunt_map_attr {
  * list; -ENOMEM; -E2BIG. MT-safe. */
 SHUNT_API int shunt_map_create(const struct shunt_map_attr *attr, struct shunt_map **out);
 
-/* References: a map dies after a grace period when the last one is put. put(NULL) is allowed. MT-safe. */
+/* References: a map dies after a grace period when the last one is put. put(NULL) is allowed. get of a map that was found in a read section
+ * (an inner map) gives NULL when its last reference went meanwhile; otherwise map. MT-safe. */
 SHUNT_API struct shunt_map *shunt_map_get(struct shunt_map *map);
 SHUNT_API void shunt_map_put(struct shunt_map *map);
 
@@ -43,8 +44,9 @@ SHUNT_API bool shunt_map_is_percpu(const struct shunt_map *map);
 /*
  * Host side. Values of per-CPU maps are all CPUs': shunt_nr_cpus() values, `stride` bytes apart (value_size rounded up to 8), as the
  * bpf(2) calls lay them out. These begin their own read sections. PROG_ARRAY values are entry addresses (8 bytes), *_OF_MAPS values
- * struct shunt_map pointers (8 bytes; the map takes a reference). 0 or a negative errno as the kernel's:
- * -ENOENT, -EEXIST, -E2BIG, -EINVAL, -ENOMEM. MT-safe.
+ * struct shunt_map pointers (8 bytes; update takes a reference of the map's own, lookup gives none: look up in a read section and get).
+ * 0 or a negative errno as the kernel's: -ENOENT, -EEXIST, -E2BIG, -EINVAL, -ENOMEM; a full LPM_TRIE -ENOSPC; CPUMAP -ENODEV,
+ * -EOVERFLOW. Deleting from an array -EINVAL. Only the host may change PROG_ARRAY, *_OF_MAPS and the redirect maps. MT-safe.
  */
 SHUNT_API size_t shunt_map_host_value_size(const struct shunt_map *map); /* bytes of a value buffer for the calls below */
 SHUNT_API int shunt_map_host_lookup(struct shunt_map *map, const void *key, void *value);
@@ -55,7 +57,7 @@ SHUNT_API int shunt_map_host_delete(struct shunt_map *map, const void *key);
  * never invented. MT-safe. */
 SHUNT_API int shunt_map_next_key(struct shunt_map *map, const void *key, void *next);
 
-/* Number of entries now: arrays max_entries, hashes and tries the live ones. MT-safe. */
+/* Number of entries now: hashes and tries the live ones, all others max_entries. MT-safe. */
 SHUNT_API uint32_t shunt_map_count(const struct shunt_map *map);
 
 #ifdef __cplusplus
