@@ -35,6 +35,17 @@ enum shunt_pass_cpu {
 	SHUNT_PASS_CPU_RSEQ_AOT, /* load __rseq_offset (glibc), add the thread pointer, load cpu_id at +4 */
 };
 
+/*
+ * What becomes of a load, an operation and a store through a per-CPU pointer. The thread may migrate, or another take its place, between
+ * load and store; as written, such an update can be lost.
+ */
+enum shunt_pass_rmw {
+	SHUNT_PASS_RMW_DEFAULT,      /* plain in shunt_passes_run; exact where lib/bpf calls it */
+	SHUNT_PASS_RMW_PLAIN,        /* as written */
+	SHUNT_PASS_RMW_EXACT,        /* one restartable operation; what is not recognised stays as written, with a remark */
+	SHUNT_PASS_RMW_EXACT_SHARED, /* the same, and updates of ARRAY and HASH values become atomic */
+};
+
 enum shunt_remark_kind { SHUNT_REMARK_PASSED, SHUNT_REMARK_MISSED };
 
 /* What became of one call. Strings live until the callback returns. */
@@ -57,6 +68,7 @@ struct shunt_pass_options {
 	int64_t cpu_offset;
 	uint32_t nr_cpus;      /* for shunt_percpu_of; 0: not known, loaded by a call */
 	bool spectre_v1;       /* mask array indices */
+	enum shunt_pass_rmw rmw;
 	shunt_remark_fn *remark;
 	void *remark_user;
 };
@@ -64,12 +76,14 @@ struct shunt_pass_options {
 /* What the passes did to a module; add up over modules. */
 struct shunt_pass_counts {
 	uint32_t cpu_ids, percpu_this, percpu_of, array_lookups, percpu_array_lookups, percpu_hash_lookups, hash_lookups, dispatches;
+	uint32_t exact_updates; /* read-modify-writes made exact */
 	uint32_t helpers; /* BPF helper calls that became names of abi.h */
 	uint32_t missed;  /* calls left alone, each with a remark */
 };
 
 /* Runs pipeline ("shunt", or a comma-separated list of the names above) over module. options and counts may be NULL. 0; -EINVAL: an unknown
- * pass name, or the module's target triple is neither x86-64 nor arm64; *error, unless error is NULL, is then a sentence to free() .
+ * pass name, or the module's target triple is neither x86-64 nor arm64; *error, unless error is NULL, is then a sentence to
+ * free(). -ENOMEM.
  * Never aborts on IR that LLVM's verifier accepts. Not MT-safe per LLVMContext, as LLVM. */
 SHUNT_API int shunt_passes_run(LLVMModuleRef module, const char *pipeline, const struct shunt_pass_options *options,
 			       struct shunt_pass_counts *counts, char **error);
