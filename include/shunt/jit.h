@@ -48,9 +48,11 @@ struct shunt_jit_module_options {
 
 /*
  * Compiles module: runs the passes, verifies, optimises, generates code into the arena. Takes `context` and the module in it, on
- * failure too. options may be NULL. Each module has its own namespace: equal symbol names in two modules do not clash.
- * -EINVAL: the module does not verify or is for another machine; -ENOENT: an undefined symbol, named by shunt_error(); -ERANGE: code out of
- * reach; -ENOMEM. Nothing of a failed module stays. MT-safe.
+ * failure too. options may be NULL. Each module has its own namespace: equal symbol names in two modules do not clash. Besides the names
+ * above there are the few of libc, libm and libgcc that code generation calls by itself (memcpy, fmod, __divti3, ...), and no others.
+ * -EINVAL: the module does not verify, is for another machine, or holds what cannot be compiled here (thread-local globals, constructors,
+ * ifuncs, bad inline assembly, intrinsics and types of other CPUs); -ENOENT: an undefined symbol, named by shunt_error(); -ERANGE: code
+ * out of reach; -ENOTSUP: LLVM lacks this CPU; -ENOMEM. Nothing of a failed module stays. MT-safe.
  */
 SHUNT_API int shunt_jit_add(struct shunt_jit *jit, LLVMContextRef context, LLVMModuleRef module,
 			    const struct shunt_jit_module_options *options, struct shunt_jit_module **out);

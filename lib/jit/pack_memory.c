@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which pack a segment of a linked object goes to, and when its block goes back. An object has at most five segments in practice
+ * (text, read-only, data, and linker-made tables share them), so a short array that grows is enough.
+ */
+#include "lib/jit/pack_memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <shunt/pack.h>
+#include "runtime/log.h"
+
+struct jit_segment {
+	enum shunt_segment kind;
+	bool transient;
+	struct shunt_block block;
+};
+
+struct jit_memory {
+	struct shunt_arena *arena;
+	struct jit_segment *segments;
+	size_t nr_segments;
+};
+
+int jit_memory_create(struct shunt_arena *arena, struct jit_memory **out)
+{
+	struct jit_memory *memory = calloc(1, sizeof(*memory));
+
+	if (!memory)
+		return shunt_fail(ENOMEM, "out of memory for the bookkeeping of a linked object");
+	memory->arena = arena;
+	*out = memory;
+	return 0;
+}
+
+int jit_memory_add(struct jit_memory *memory, unsigned prot, bool transient, size_t size, size_t align, void **rw, void **rx)
+{
+	struct jit_segment *segments, segment = { .transient = transient };
+	int err;
+
+	*rw = *rx = NULL;
+	if (!size)
+		return 0;
+	if ((prot & JIT_PROT_WRITE) && (prot & JIT_PROT_EXEC))
+		return shunt_fail(EINVAL, "a section of the object is writable and executable: give code and data sections of their own");
+	segment.kind = prot & JIT_PROT_EXEC ? SHUNT_SEGMENT_CODE : prot & JIT_PROT_WRITE ? SHUNT_SEGMENT_DATA : SHUNT_SEGMENT_RODATA;
+
+	segments = realloc(memory->segments, (memory->nr_segments + 1) * sizeof(*segments));
+	if (!segments)
+		return shunt_fail(ENOMEM, "out of memory for the bookkeeping of a linked object");
+	memory->segments = segments;
+	err = shunt_pack_alloc(memory->arena, segment.kind, size, align, &segment.block);
+	if (err)
+		return err;
+	memory->segments[memory->nr_segments++] = segment;
+	*rw = segment.block.rw;
+	*rx = segment.block.rx;
+	return 0;
+}
+
+int jit_memory_finalize(struct jit_memory *memory)
+{
+	struct shunt_block *code = malloc((memory->nr_segments + 1) * sizeof(*code));
+	size_t nr = 0;
+	int err = 0;
+
+	if (!code)
+		return shunt_fail(ENOMEM, "out of memory for publishing a linked object");
+	for (size_t i = 0; i < memory->nr_segments; i++)
+		if (memory->segments[i].kind == SHUNT_SEGMENT_CODE)
+			code[nr++] = memory->segments[i].block;
+	if (nr)
+		err = shunt_pack_finalize(code, nr);
+	free(code);
+	return err;
+}
+
+void jit_memory_drop_transient(struct jit_memory *memory)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < memory->nr_segments; i++) {
+		/* Only the linking thread ran or read it, and it is done. */
+		if (memory->segments[i].transient)
+			shunt_pack_abandon(&memory->segments[i].block);
+		else
+			memory->segments[kept++] = memory->segments[i];
+	}
+	memory->nr_segments = kept;
+}
+
+static void release(struct jit_memory *memory, int (*give_back)(const struct shunt_block *block))
+{
+	for (size_t i = 0; i < memory->nr_segments; i++)
+		give_back(&memory->segments[i].block);
+	free(memory->segments);
+	free(memory);
+}
+
+void jit_memory_abandon(struct jit_memory *memory)
+{
+	release(memory, shunt_pack_abandon);
+}
+
+void jit_memory_free(struct jit_memory *memory)
+{
+	release(memory, shunt_pack_free);
+}
