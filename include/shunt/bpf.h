@@ -42,23 +42,27 @@ struct shunt_bpf_options {
 	bool keep_ir;                /* shunt_bpf_program_ir gives the final IR */
 	shunt_remark_fn *remark;     /* what the passes did and left */
 	void *remark_user;
+	enum shunt_pass_rmw rmw;     /* updates of map values; default: exact */
 };
 
 /* Opens an object; options may be NULL, are copied (strings too). The object holds its maps. -EINVAL: not a BPF object, or a broken one (section,
- * symbol or instruction in shunt_error()); -ENOTSUP: a feature not supported; -ENOENT, -EACCES...: the file. Nothing is kept on failure.
+ * symbol or instruction in shunt_error()), or a map that the kernel would refuse too; -ENOTSUP: a feature not supported (a feature that only
+ * some program needs does not fail the opening: shunt_bpf_program_unsupported); -EFBIG, -E2BIG: above a limit; -ENOMEM; -ENOENT, -EACCES...: the
+ * file. Nothing is kept on failure.
  * from_memory: name is for messages; the bytes may go when it returns. MT-safe; one object is for one thread at a time until compiled. */
 SHUNT_API int shunt_bpf_open_file(const char *path, const struct shunt_bpf_options *options, struct shunt_bpf_object **out);
 SHUNT_API int shunt_bpf_open_memory(const void *bytes, size_t len, const char *name, const struct shunt_bpf_options *options,
 				    struct shunt_bpf_object **out);
 
-/* One program "main" from nr_insns 8-byte instructions (struct bpf_insn layout, copied), no maps. */
+/* One program "main" from nr_insns 8-byte instructions (struct bpf_insn layout, copied), no maps. Targets of BPF-to-BPF calls begin functions. */
 SHUNT_API int shunt_bpf_open_insns(const void *insns, size_t nr_insns, enum shunt_bpf_context context,
 				   const struct shunt_bpf_options *options, struct shunt_bpf_object **out);
 
 /* Frees the object, its code after a grace period. The caller has detached its programs. NULL allowed. Never waits. */
 SHUNT_API void shunt_bpf_close(struct shunt_bpf_object *object);
 
-/* Programs in the order of the object; prev NULL gives the first, NULL the end. By name or section: NULL when absent. */
+/* Programs in the order of the object's sections; prev NULL gives the first, NULL the end. By name, else by section (its first program): NULL
+ * when absent. */
 SHUNT_API struct shunt_bpf_program *shunt_bpf_next_program(struct shunt_bpf_object *object, struct shunt_bpf_program *prev);
 SHUNT_API struct shunt_bpf_program *shunt_bpf_find_program(struct shunt_bpf_object *object, const char *name);
 SHUNT_API const char *shunt_bpf_program_name(const struct shunt_bpf_program *program);
@@ -67,7 +71,8 @@ SHUNT_API size_t shunt_bpf_program_nr_insns(const struct shunt_bpf_program *prog
 /* NULL when the program can be compiled, else why not ("fentry programs need a kernel to attach to"). */
 SHUNT_API const char *shunt_bpf_program_unsupported(const struct shunt_bpf_program *program);
 
-/* Maps in the order of the object: the reference stays the object's. Internal maps (.rodata, .data, .bss) are not among them. */
+/* Maps in the order of the object: the reference stays the object's. Internal maps (.rodata, .data, .bss) are not among them, nor are maps of
+ * types that are not supported (the programs that use one say so). */
 SHUNT_API size_t shunt_bpf_nr_maps(const struct shunt_bpf_object *object);
 SHUNT_API struct shunt_map *shunt_bpf_map(struct shunt_bpf_object *object, size_t i);
 SHUNT_API struct shunt_map *shunt_bpf_find_map(struct shunt_bpf_object *object, const char *name);
@@ -75,12 +80,16 @@ SHUNT_API struct shunt_map *shunt_bpf_find_map(struct shunt_bpf_object *object, 
 /* Bytes of the object's .data, .bss or .rodata ("initialised before compile, live afterwards"), NULL and 0 when absent. */
 SHUNT_API void *shunt_bpf_section_data(struct shunt_bpf_object *object, const char *section, size_t *len);
 
-/* Helper `number` for this object: uint64_t fn(uint64_t r1, r2, r3, r4, r5); replaces a built-in of that number. Before compile (-EBUSY). */
+/* Helper `number` (1 to 4095) for this object: uint64_t fn(uint64_t r1, r2, r3, r4, r5); replaces a built-in of that number, which then gets as
+ * many arguments as the built-in has, the others are 0. -EINVAL: the number, or a helper that is expanded in place (tail_call, loop,
+ * for_each_map_elem). Before compile (-EBUSY). */
 typedef uint64_t shunt_bpf_helper_fn(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5);
 SHUNT_API int shunt_bpf_set_helper(struct shunt_bpf_object *object, unsigned number, shunt_bpf_helper_fn *fn);
 
 /* Translates and compiles the programs. -EINVAL: bad bytecode (program, instruction, reason in shunt_error()); -ENOTSUP: an unknown helper or a
- * program type not supported; -ENOMEM. -EALREADY the second time. */
+ * program type not supported; -ENOENT: options->program is not in the object; -ENOMEM. -EALREADY the second time. After another failure it
+ * may be tried again, say with a helper set. Programs that a PROG_ARRAY lists in the object are compiled with the programs that use it, and
+ * are in the map from then until the object is closed. */
 SHUNT_API int shunt_bpf_compile(struct shunt_bpf_object *object);
 
 /* Entry address, NULL before compile or for a program that was not compiled. Attach it to a dispatcher; call it in a read section. */

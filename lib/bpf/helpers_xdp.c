@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/* Helpers on frames: where they begin and end, where they go, and their checksums. Limits and results are those of Linux 6.18. */
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <linux/bpf.h>
+#include "lib/bpf/helpers.h"
+
+#define MIN_FRAME 14 /* an Ethernet header */
+#define MAX_METADATA 252
+#define MAX_CSUM_BUFFER 512u
+#define ACTION_MASK 3u
+
+#define CTX(reg) ((struct shunt_xdp_ctx *)(uintptr_t)(reg))
+#define RESULT(value) ((uint64_t)(int64_t)(value))
+
+/* ---- redirection ---------------------------------------------------------------------------------------------- */
+
+/* redirect and redirect_map have no context argument: what they chose waits here for the exit of the program that called them. */
+static __thread struct {
+	struct shunt_map *map;
+	uint32_t index;
+	bool is_pending;
+} chosen;
+
+uint64_t bpf_helper_redirect(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	if (r2)
+		return SHUNT_XDP_ABORTED;
+	chosen.map = NULL;
+	chosen.index = (uint32_t)r1;
+	chosen.is_pending = true;
+	return SHUNT_XDP_REDIRECT;
+}
+
+/* Broadcast needs more than one destination, which the context cannot name: it is refused as an unknown flag is. */
+uint64_t bpf_helper_redirect_map(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	struct shunt_map *map = (struct shunt_map *)(uintptr_t)r1;
+	uint32_t type = shunt_map_abi(map)->type, key = (uint32_t)r2;
+
+	if (r3 & ~(uint64_t)ACTION_MASK)
+		return SHUNT_XDP_ABORTED;
+	if (type != SHUNT_MAP_DEVMAP && type != SHUNT_MAP_DEVMAP_HASH && type != SHUNT_MAP_CPUMAP && type != SHUNT_MAP_XSKMAP)
+		return SHUNT_XDP_ABORTED;
+	chosen.is_pending = false;
+	if (!shunt_map_lookup(map, &key))
+		return r3 & ACTION_MASK;
+	chosen.map = map;
+	chosen.index = key;
+	chosen.is_pending = true;
+	return SHUNT_XDP_REDIRECT;
+}
+
+uint64_t bpf_helper_redirect_done(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	if (chosen.is_pending && (uint32_t)r2 == SHUNT_XDP_REDIRECT) {
+		CTX(r1)->redirect_map = chosen.map;
+		CTX(r1)->redirect_index = chosen.index;
+	}
+	chosen.is_pending = false;
+	return 0;
+}
+
+/* ---- the frame's ends ----------------------------------------------------------------------------------------- */
+
+/* Comparisons are on integers: an offset may lead outside of every object. */
+static intptr_t address(const void *p)
+{
+	return (intptr_t)p;
+}
+
+uint64_t bpf_helper_xdp_adjust_head(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	struct shunt_xdp_ctx *ctx = CTX(r1);
+	int32_t offset = (int32_t)r2;
+	intptr_t metadata = address(ctx->data) - address(ctx->data_meta);
+	intptr_t data = address(ctx->data) + offset;
+
+	if (data < address(ctx->data_hard_start) + metadata || data > address(ctx->data_end) - MIN_FRAME)
+		return RESULT(-EINVAL);
+	if (metadata)
+		memmove((void *)(address(ctx->data_meta) + offset), ctx->data_meta, (size_t)metadata);
+	ctx->data_meta = (void *)(address(ctx->data_meta) + offset);
+	ctx->data = (void *)data;
+	return 0;
+}
+
+uint64_t bpf_helper_xdp_adjust_meta(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	struct shunt_xdp_ctx *ctx = CTX(r1);
+	intptr_t meta = address(ctx->data_meta) + (int32_t)r2;
+	intptr_t len = address(ctx->data) - meta;
+
+	if (meta < address(ctx->data_hard_start) || len < 0)
+		return RESULT(-EINVAL);
+	if (len % 4 || len > MAX_METADATA)
+		return RESULT(-EACCES);
+	ctx->data_meta = (void *)meta;
+	return 0;
+}
+
+uint64_t bpf_helper_xdp_adjust_tail(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	struct shunt_xdp_ctx *ctx = CTX(r1);
+	int32_t offset = (int32_t)r2;
+	intptr_t end = address(ctx->data_end) + offset;
+
+	if (end > address(ctx->data_hard_end) || end < address(ctx->data) + MIN_FRAME)
+		return RESULT(-EINVAL);
+	if (offset > 0)
+		memset(ctx->data_end, 0, (size_t)offset);
+	ctx->data_end = (void *)end;
+	return 0;
+}
+
+uint64_t bpf_helper_xdp_get_buff_len(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	return (uint64_t)(address(CTX(r1)->data_end) - address(CTX(r1)->data));
+}
+
+/* len bytes at offset of the frame, or NULL with the kernel's error. */
+static void *frame_bytes(const struct shunt_xdp_ctx *ctx, uint64_t offset, uint64_t len, int *error)
+{
+	*error = -EFAULT;
+	if ((uint32_t)offset > 0xffff || (uint32_t)len > 0xffff)
+		return NULL;
+	*error = -EINVAL;
+	if ((uint32_t)offset + (uint32_t)len > address(ctx->data_end) - address(ctx->data))
+		return NULL;
+	return (char *)ctx->data + (uint32_t)offset;
+}
+
+uint64_t bpf_helper_xdp_load_bytes(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	int error;
+	void *bytes = frame_bytes(CTX(r1), r2, r4, &error);
+
+	if (!bytes)
+		return RESULT(error);
+	memcpy((void *)(uintptr_t)r3, bytes, (uint32_t)r4);
+	return 0;
+}
+
+uint64_t bpf_helper_xdp_store_bytes(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	int error;
+	void *bytes = frame_bytes(CTX(r1), r2, r4, &error);
+
+	if (!bytes)
+		return RESULT(error);
+	memcpy(bytes, (const void *)(uintptr_t)r3, (uint32_t)r4);
+	return 0;
+}
+
+/* ---- checksums ------------------------------------------------------------------------------------------------ */
+
+static uint32_t add_carry(uint32_t a, uint32_t b)
+{
+	uint64_t sum = (uint64_t)a + b;
+
+	return (uint32_t)(sum + (sum >> 32));
+}
+
+/* One's complement sum of 32-bit words; len is a multiple of 4. */
+static uint32_t sum_words(const char *bytes, uint32_t len, uint32_t sum)
+{
+	for (uint32_t i = 0; i < len; i += 4) {
+		uint32_t word;
+
+		memcpy(&word, bytes + i, sizeof(word));
+		sum = add_carry(sum, word);
+	}
+	return sum;
+}
+
+uint64_t bpf_helper_csum_diff(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	const char *from = (const char *)(uintptr_t)r1, *to = (const char *)(uintptr_t)r3;
+	uint32_t from_size = (uint32_t)r2, to_size = (uint32_t)r4, sum = (uint32_t)r5;
+
+	if (from_size % 4 || to_size % 4 || from_size > MAX_CSUM_BUFFER || to_size > MAX_CSUM_BUFFER)
+		return RESULT(-EINVAL);
+	if (from_size && to_size)
+		sum = add_carry(sum_words(to, to_size, sum), ~sum_words(from, from_size, 0));
+	else if (to_size)
+		sum = sum_words(to, to_size, sum);
+	else if (from_size)
+		sum = ~sum_words(from, from_size, ~sum);
+	return (uint16_t)((sum + (sum << 16 | sum >> 16)) >> 16);
+}

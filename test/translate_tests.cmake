@@ -1,0 +1,11 @@
+# Tests of the bytecode check, the translation and the helpers. LLVM is not instrumented: a sanitizer must not judge what it keeps.
+set(TRANSLATE_ENVIRONMENT "ASAN_OPTIONS=detect_odr_violation=0;LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/lsan.supp")
+foreach(name bpf_check bpf_helpers bpf_translate)
+  shunt_add_criterion(${name} LABELS unit SOURCES unit/${name}.c LIBS shunt_llvm_headers shunt_llvm)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${TRANSLATE_ENVIRONMENT}")
+endforeach()
+foreach(name bpf_alu bpf_flow bpf_context bpf_tail bpf_random)
+  shunt_add_criterion(${name} LABELS exec SOURCES exec/${name}.c exec/bpf_run.c LIBS shunt_llvm_headers shunt_llvm)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${TRANSLATE_ENVIRONMENT}")
+endforeach()
+target_sources(bpf_random PRIVATE exec/bpf_interpreter.c)
