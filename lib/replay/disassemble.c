@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* A listing for people: LLVM decodes, branch targets get names. */
+#include "lib/replay/disassemble.h"
+
+#include <errno.h>
+#include <llvm-c/Core.h>
+#include <llvm-c/Disassembler.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include "runtime/log.h"
+
+struct listing {
+	shunt_replay_symbol_fn *symbol;
+	void *user;
+};
+
+static const char *name_target(void *user, uint64_t value, uint64_t *type, uint64_t pc, const char **name)
+{
+	struct listing *listing = user;
+	const char *found = NULL;
+
+	if (*type == LLVMDisassembler_ReferenceType_In_Branch && listing->symbol)
+		found = listing->symbol(listing->user, value);
+	*type = LLVMDisassembler_ReferenceType_InOut_None;
+	*name = NULL;
+	return found;
+}
+
+int shunt_replay_disassemble(const void *code, size_t len, shunt_replay_symbol_fn *symbol, void *user, FILE *out)
+{
+	struct listing listing = { symbol, user };
+	char *triple = LLVMGetDefaultTargetTriple();
+	LLVMDisasmContextRef disassembler;
+	const uint8_t *bytes = code;
+	size_t offset = 0;
+
+	LLVMInitializeNativeTarget();
+	LLVMInitializeNativeDisassembler();
+	disassembler = LLVMCreateDisasm(triple, &listing, 0, NULL, name_target);
+	LLVMDisposeMessage(triple);
+	if (!disassembler)
+		return shunt_fail(ENOTSUP, "LLVM has no disassembler for this machine");
+	LLVMSetDisasmOptions(disassembler, LLVMDisassembler_Option_PrintImmHex);
+	while (offset < len) {
+		char text[128];
+		size_t used = LLVMDisasmInstruction(disassembler, (uint8_t *)bytes + offset, len - offset, (uintptr_t)(bytes + offset), text,
+						    sizeof(text));
+
+		fprintf(out, "  %4zx:", offset);
+		for (size_t i = 0; i < 10; i++)
+			if (i < used)
+				fprintf(out, " %02x", bytes[offset + i]);
+			else
+				fprintf(out, "   ");
+		fprintf(out, " %s\n", used ? text : "\t(not an instruction)");
+		if (!used)
+			break;
+		offset += used;
+	}
+	LLVMDisasmDispose(disassembler);
+	return 0;
+}
