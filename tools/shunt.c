@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* shunt: the command line tool. Finds the command; each command is a file of its own. */
+#include <stdio.h>
+#include <string.h>
+#include "tools/command.h"
+
+#ifndef SHUNT_VERSION
+#error "the build defines SHUNT_VERSION"
+#endif
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+} commands[] = {
+	{ "run", shunt_command_run, "run BPF programs over a packet capture, through a dispatcher" },
+};
+
+static void print_help(FILE *out)
+{
+	fprintf(out, "usage: shunt COMMAND [options]\n\n");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+	fprintf(out, "\n'shunt COMMAND --help' says more. shunt --version prints the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return SHUNT_EXIT_USAGE;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		print_help(stdout);
+		return SHUNT_EXIT_OK;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("shunt " SHUNT_VERSION "\n");
+		return SHUNT_EXIT_OK;
+	}
+	fprintf(stderr, "shunt: no command '%s'\n", argv[1]);
+	print_help(stderr);
+	return SHUNT_EXIT_USAGE;
+}
