@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "runtime/adopt.h"
 #include "runtime/backing_sys.h"
 #include "runtime/log.h"
 #include "runtime/machine.h"
@@ -186,7 +187,8 @@ int shunt_arena_create(const struct shunt_arena_options *options, struct shunt_a
 
 int shunt_arena_default(struct shunt_arena **out)
 {
-	static const struct shunt_arena_options defaults;
+	/* Beside the image whose stubs jump into it, when the host defines dispatchers in its text; else beside libshunt. */
+	struct shunt_arena_options defaults = { .near_addr = shunt_adopt_near_addr() };
 	size_t wanted = (size_t)shunt_target_host()->default_arena;
 	struct shunt_arena *arena = __atomic_load_n(&default_arena, __ATOMIC_ACQUIRE);
 	size_t size = wanted;
@@ -209,10 +211,10 @@ int shunt_arena_default(struct shunt_arena **out)
 		__atomic_store_n(&default_arena, arena, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&default_lock);
 	if (err)
-		return shunt_fail(-err, "default arena: no free range even of %zu bytes within reach of libshunt's text at %p (%s)", size,
-				  (const void *)(uintptr_t)&shunt_arena_create, strerror(-err));
+		return shunt_fail(-err, "default arena: no free range even of %zu bytes within reach of %p (%s)", size,
+				  defaults.near_addr ? defaults.near_addr : (const void *)(uintptr_t)&shunt_arena_create, strerror(-err));
 	if (size != wanted)
-		shunt_logf(SHUNT_LOG_WARN, "default arena: %zu bytes instead of %zu, no larger range is free near libshunt's text", size, wanted);
+		shunt_logf(SHUNT_LOG_WARN, "default arena: %zu bytes instead of %zu, no larger range is free near the host's stubs or libshunt", size, wanted);
 	*out = arena;
 	return 0;
 }

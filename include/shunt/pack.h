@@ -16,7 +16,7 @@
  *
  * Fork: the child gets packs of its own with the same content at the same addresses, at the cost of a copy before fork returns there;
  * until then allocations and patches of the parent wait, its programs and further forks do not. fork may be called inside a read
- * section. Where the child finds no memory for a pack, that pack's blocks run on there but nothing new is placed in it.
+ * section; it waits for other threads' sections when a grace period is running. Where the child finds no memory for a pack, that pack's blocks run on there but nothing new is placed in it.
  */
 #ifndef SHUNT_PACK_H
 #define SHUNT_PACK_H

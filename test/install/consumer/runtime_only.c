@@ -7,7 +7,7 @@
 #include <shunt/pack.h>
 #include <shunt/reader.h>
 
-SHUNT_DISPATCHER_DEFINE(hook, unsigned, (void *ctx))
+SHUNT_DISPATCHER_DEFINE(hook, unsigned, (void *ctx));
 
 #if defined(__x86_64__)
 static const unsigned char return_42[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0xb8, 42, 0, 0, 0, 0xc3 }; /* endbr64; mov eax, 42; ret */
