@@ -37,12 +37,20 @@ struct shunt_pass {
 	bool arm64;        /* else x86-64 */
 	bool x18_is_taken; /* arm64: the platform keeps x18 for itself */
 	bool changed;      /* the module is not what it was */
+	bool failed;       /* out of memory: the module is whole, but not all was done */
 	LLVMTypeRef ptr, i8, i32, i64;
 };
 
 /* Each handles one call of the module (call, invoke or callbr); it may erase that call, and no other. */
 typedef void shunt_pass_call_fn(struct shunt_pass *pass, LLVMValueRef call);
 shunt_pass_call_fn shunt_pass_bpf_helpers, shunt_pass_percpu, shunt_pass_dispatch;
+
+/* These look at the module as a whole, whose nr calls are given in module order. They may erase none of them. */
+typedef void shunt_pass_module_fn(struct shunt_pass *pass, const LLVMValueRef *calls, size_t nr);
+shunt_pass_module_fn shunt_pass_mark, shunt_pass_targets;
+
+/* mark.c: erases the annotations of shunt/mark.h, which keep places in memory and block CSE, once the marks are on the calls. */
+void shunt_pass_drop_annotations(struct shunt_pass *pass);
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,6 +4,8 @@
 // default options (CPU number by way of glibc's __rseq_offset, no maps), and remarks by LLVM's own emitter, so that -Rpass=shunt and
 // -fsave-optimization-record see them.
 #include <cstdlib>
+#include <string>
+#include <utility>
 
 #include <llvm/Analysis/OptimizationRemarkEmitter.h>
 #include <llvm/IR/DebugInfoMetadata.h>
@@ -51,10 +53,10 @@ void forward(void *user, const shunt_remark *remark)
 }
 
 struct ShuntPass : llvm::PassInfoMixin<ShuntPass> {
-	const char *pipeline;
+	std::string pipeline;
 	bool asked_for; /* by name: then a machine that we do not know is an error, not a reason to stand aside */
 
-	ShuntPass(const char *pipeline, bool asked_for) : pipeline(pipeline), asked_for(asked_for) {}
+	ShuntPass(std::string pipeline, bool asked_for) : pipeline(std::move(pipeline)), asked_for(asked_for) {}
 
 	llvm::PreservedAnalyses run(llvm::Module &module, llvm::ModuleAnalysisManager &)
 	{
@@ -65,7 +67,7 @@ struct ShuntPass : llvm::PassInfoMixin<ShuntPass> {
 		options.cpu = SHUNT_PASS_CPU_RSEQ_AOT;
 		options.remark = forward;
 		options.remark_user = &module;
-		if (shunt_passes_run_changed(llvm::wrap(&module), pipeline, &options, nullptr, &changed, &error) && asked_for)
+		if (shunt_passes_run_changed(llvm::wrap(&module), pipeline.c_str(), &options, nullptr, &changed, &error) && asked_for)
 			module.getContext().emitError(error ? error : "shunt: out of memory");
 		std::free(error);
 		return changed ? llvm::PreservedAnalyses::none() : llvm::PreservedAnalyses::all();
@@ -74,27 +76,31 @@ struct ShuntPass : llvm::PassInfoMixin<ShuntPass> {
 	static bool isRequired() { return true; } /* at -O0 and in optnone functions, too */
 };
 
+/* A name with or without <parameters>, which the C side reads when it runs. */
 bool add_by_name(llvm::StringRef name, llvm::ModulePassManager &passes, llvm::ArrayRef<llvm::PassBuilder::PipelineElement>)
 {
-	for (const char *known : { "shunt", "shunt-bpf-helpers", "shunt-percpu", "shunt-dispatch" }) {
-		if (name == known) {
-			passes.addPass(ShuntPass(known, true));
+	for (const char *known : { "shunt", "shunt-mark", "shunt-bpf-helpers", "shunt-percpu", "shunt-targets", "shunt-dispatch" }) {
+		if (name == known || name.starts_with((llvm::Twine(known) + "<").str())) {
+			passes.addPass(ShuntPass(name.str(), true));
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Helpers and per-CPU code early, so that LLVM simplifies what they leave; dispatch late, since a stub call would hide a
- * devirtualisation. */
+/* Marks before anything is moved. What branches or opens further simplification early; dispatch late, since a stub call would hide a
+ * devirtualisation, after a second look for the marks of functions that were inlined meanwhile. */
 void register_callbacks(llvm::PassBuilder &builder)
 {
 	builder.registerPipelineParsingCallback(add_by_name);
+	builder.registerPipelineStartEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel) {
+		passes.addPass(ShuntPass("shunt-mark", false));
+	});
 	builder.registerPipelineEarlySimplificationEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel) {
-		passes.addPass(ShuntPass("shunt-bpf-helpers,shunt-percpu", false));
+		passes.addPass(ShuntPass("shunt-bpf-helpers,shunt-percpu,shunt-targets", false));
 	});
 	builder.registerOptimizerEarlyEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel) {
-		passes.addPass(ShuntPass("shunt-dispatch", false));
+		passes.addPass(ShuntPass("shunt-mark,shunt-targets,shunt-dispatch", false));
 	});
 }
 

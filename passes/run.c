@@ -5,20 +5,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "passes/parameters.h"
 #include "passes/pass.h"
 
 struct entry {
 	const char *name;
-	shunt_pass_call_fn *run;
+	shunt_pass_call_fn *run; /* one of the two */
+	shunt_pass_module_fn *run_module;
+	void (*finish)(struct shunt_pass *pass); /* after all calls, or NULL */
 };
 
-/* In the order of the pipeline "shunt": helpers become lookups, lookups become inline code. */
+/* In the order of the pipeline "shunt": marks first; helpers become lookups, lookups become inline code; the indirect call that static
+ * targets leave may be a dispatch. */
 static const struct entry entries[] = {
-	{ "shunt-bpf-helpers", shunt_pass_bpf_helpers },
-	{ "shunt-percpu", shunt_pass_percpu },
-	{ "shunt-dispatch", shunt_pass_dispatch },
+	{ "shunt-mark", NULL, shunt_pass_mark, NULL },
+	{ "shunt-bpf-helpers", shunt_pass_bpf_helpers, NULL, NULL },
+	{ "shunt-percpu", shunt_pass_percpu, NULL, NULL },
+	{ "shunt-targets", NULL, shunt_pass_targets, NULL },
+	{ "shunt-dispatch", shunt_pass_dispatch, NULL, shunt_pass_drop_annotations },
 };
 enum { NR_ENTRIES = sizeof(entries) / sizeof(entries[0]) };
+
+/* One pass of a run. */
+struct step {
+	const struct entry *entry;
+	struct shunt_pass_options options; /* the host's, and the parameters of the pass */
+};
 
 static int refuse(char **error, const char *format, ...)
 {
@@ -63,31 +75,59 @@ static int check_triple(struct shunt_pass *pass, char **error)
 	return 0;
 }
 
-/* Lists the passes in the order that the user wrote. */
-static int parse_pipeline(const char *pipeline, const struct entry **list, size_t *nr, size_t room, char **error)
+/* Bytes of one pass in pipeline, up to the next comma outside angle brackets. */
+static size_t element_len(const char *at)
+{
+	size_t len = 0;
+
+	for (bool inside = false; at[len] && (inside || at[len] != ','); len++)
+		inside = at[len] == '<' || (inside && at[len] != '>');
+	return len;
+}
+
+/* Adds the passes that element names. */
+static int parse_element(const char *element, size_t len, struct step *steps, size_t *nr, size_t room, char **error)
+{
+	const char *open = memchr(element, '<', len);
+	size_t name_len = open ? (size_t)(open - element) : len, before = *nr;
+	bool is_all = name_len == 5 && !memcmp(element, "shunt", 5);
+	char why[256];
+
+	for (size_t i = 0; i < NR_ENTRIES; i++) {
+		if (!is_all && (strlen(entries[i].name) != name_len || memcmp(entries[i].name, element, name_len)))
+			continue;
+		if (*nr == room)
+			return refuse(error, "the pipeline names more than %zu passes: every pass is idempotent, name each once", room);
+		steps[*nr].entry = &entries[i];
+		steps[*nr].options = steps[room].options;
+		if (open && element[len - 1] != '>')
+			return refuse(error, "the parameters of '%.*s' have no closing '>'", (int)len, element);
+		if (open && shunt_pass_set_parameters(is_all ? "shunt" : entries[i].name, open + 1, len - name_len - 2,
+						      &steps[*nr].options, why, sizeof(why)))
+			return refuse(error, "%s", why);
+		++*nr;
+	}
+	if (*nr > before)
+		return 0;
+	return refuse(error,
+		      "unknown pass '%.*s': the passes are shunt-mark, shunt-bpf-helpers, shunt-percpu, shunt-targets, shunt-dispatch, and "
+		      "shunt for all of them",
+		      (int)len, element);
+}
+
+/* Lists the passes in the order that the user wrote. steps[room] has the options to begin with. */
+static int parse_pipeline(const char *pipeline, struct step *steps, size_t *nr, size_t room, char **error)
 {
 	*nr = 0;
 	if (!pipeline)
-		return refuse(error, "no pipeline: name \"shunt\" or a comma-separated list of shunt-bpf-helpers, shunt-percpu and "
-				     "shunt-dispatch");
+		return refuse(error, "no pipeline: name \"shunt\" or a comma-separated list of shunt-mark, shunt-bpf-helpers, "
+				     "shunt-percpu, shunt-targets and shunt-dispatch");
 	for (const char *at = pipeline; *at; at += *at == ',') {
-		size_t len = strcspn(at, ","), before = *nr;
-		bool is_all = len == 5 && !memcmp(at, "shunt", 5);
+		size_t len = element_len(at);
+		int ret = parse_element(at, len, steps, nr, room, error);
 
-		for (size_t i = 0; i < NR_ENTRIES; i++) {
-			if (!is_all && (strlen(entries[i].name) != len || memcmp(entries[i].name, at, len)))
-				continue;
-			if (*nr == room)
-				return refuse(error,
-					      "the pipeline names more than %zu passes: every pass is idempotent, name each once",
-					      room);
-			list[(*nr)++] = &entries[i];
-		}
-		if (*nr == before)
-			return refuse(error,
-				      "unknown pass '%.*s': the passes are shunt-bpf-helpers, shunt-percpu, shunt-dispatch, and "
-				      "shunt for all three",
-				      (int)len, at);
+		if (ret)
+			return ret;
 		at += len;
 	}
 	return 0;
@@ -117,7 +157,7 @@ static size_t list_calls(LLVMModuleRef module, LLVMValueRef *list)
 }
 
 /* The list is taken first: a pass erases the call it is shown and adds new ones. */
-static int run_pass(struct shunt_pass *pass, const struct entry *entry)
+static int run_step(struct shunt_pass *pass, const struct step *step)
 {
 	size_t nr = list_calls(pass->module, NULL);
 	LLVMValueRef *calls = calloc(nr + 1, sizeof(*calls));
@@ -125,22 +165,26 @@ static int run_pass(struct shunt_pass *pass, const struct entry *entry)
 	if (!calls)
 		return -ENOMEM;
 	list_calls(pass->module, calls);
-	pass->name = entry->name;
-	for (size_t i = 0; i < nr; i++)
-		entry->run(pass, calls[i]);
+	pass->name = step->entry->name;
+	pass->options = &step->options;
+	if (step->entry->run_module)
+		step->entry->run_module(pass, calls, nr);
+	for (size_t i = 0; step->entry->run && i < nr; i++)
+		step->entry->run(pass, calls[i]);
+	if (step->entry->finish)
+		step->entry->finish(pass);
 	free(calls);
-	return 0;
+	return pass->failed ? -ENOMEM : 0;
 }
 
 int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const struct shunt_pass_options *options,
 			     struct shunt_pass_counts *counts, bool *changed, char **error)
 {
-	static const struct shunt_pass_options no_options;
 	struct shunt_pass_counts no_counts = { 0 };
-	const struct entry *list[16];
+	enum { MAX_STEPS = 16 };
+	struct step steps[MAX_STEPS + 1];
 	struct shunt_pass pass = {
 		.module = module,
-		.options = options ? options : &no_options,
 		.counts = counts ? counts : &no_counts,
 	};
 	size_t nr;
@@ -152,7 +196,10 @@ int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const s
 		*changed = false;
 	if (!module)
 		return refuse(error, "no module to run the passes over");
-	ret = parse_pipeline(pipeline, list, &nr, sizeof(list) / sizeof(list[0]), error);
+	memset(&steps[MAX_STEPS], 0, sizeof(steps[MAX_STEPS]));
+	if (options)
+		steps[MAX_STEPS].options = *options;
+	ret = parse_pipeline(pipeline, steps, &nr, MAX_STEPS, error);
 	if (!ret)
 		ret = check_triple(&pass, error);
 	if (ret)
@@ -168,7 +215,7 @@ int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const s
 		return -ENOMEM;
 	pass.builder = LLVMCreateBuilderInContext(pass.context);
 	for (size_t i = 0; i < nr && !ret; i++)
-		ret = run_pass(&pass, list[i]);
+		ret = run_step(&pass, &steps[i]);
 	LLVMDisposeBuilder(pass.builder);
 	free(pass.scratch);
 	if (changed)

@@ -21,7 +21,8 @@ static const char help[] =
 	"usage: shunt-opt [options] INPUT\n"
 	"Runs Shunt's passes over INPUT, LLVM IR as text or bitcode ('-': standard input), and writes the module.\n"
 	"\n"
-	"  -p, --passes=LIST        shunt-bpf-helpers, shunt-percpu, shunt-dispatch, or shunt for all three (default)\n"
+	"  -p, --passes=LIST        shunt-mark, shunt-bpf-helpers, shunt-percpu, shunt-targets, shunt-dispatch, or shunt for all of\n"
+	"                           them (default); a pass's own parameters stand behind it: 'shunt-percpu<spectre-v1;cpu=call>'\n"
 	"  -m, --map NAME:type=T,key=BYTES,value=BYTES,entries=N[,stride=BYTES][,mask=N][,values=ADDRESS][,address=ADDRESS]\n"
 	"                [,handle=N]\n"
 	"                           a map that programs name NAME; T is array, percpu_array, hash, percpu_hash, lru_hash,\n"
@@ -404,6 +405,8 @@ static void print_counts(const struct shunt_pass_counts *counts)
 		{ "percpu_hash_lookups", counts->percpu_hash_lookups },
 		{ "hash_lookups", counts->hash_lookups },
 		{ "dispatches", counts->dispatches },
+		{ "marked", counts->marked },
+		{ "static_calls", counts->static_calls },
 		{ "missed", counts->missed },
 	};
 

@@ -125,6 +125,12 @@ SHUNT_API int shunt_map_delete(struct shunt_map *map, const void *key);
 #define SHUNT_DISPATCH_MD "shunt.dispatch"
 #define SHUNT_STUB_PREFIX "shunt_stub."
 
+/*
+ * An indirect call with metadata `!shunt.targets !{ptr @a, ptr @b}` mostly calls one of these functions. shunt-targets puts a compare
+ * and a direct call of each before it, hot ones first by !prof, or by the i64 that may stand behind each target.
+ */
+#define SHUNT_TARGETS_MD "shunt.targets"
+
 /* A helper that a BPF program calls by number and that no pass rewrote is the symbol SHUNT_HELPER_PREFIX and four digits,
  * taking and returning 64-bit registers: uint64_t f(uint64_t r1, ..., uint64_t r5). */
 #define SHUNT_HELPER_PREFIX "_bpf_helper_ext_"

@@ -2,10 +2,14 @@
 /*
  * The passes, for hosts that hold an LLVM module. A pass only makes things faster: the module means the same before and after.
  *
+ *	shunt-mark         clang's annotations of shunt/mark.h -> metadata of the calls
  *	shunt-bpf-helpers  BPF helper calls in every dialect -> the names of shunt/abi.h
  *	shunt-percpu       CPU id, this/of, array, per-CPU array and per-CPU hash lookups -> inline code
+ *	shunt-targets      indirect calls with known targets -> compares and direct calls, hot first
  *	shunt-dispatch     marked indirect calls -> direct calls of the dispatcher's stub
- *	shunt              all three, in this order
+ *	shunt              all of them, in this order
+ *
+ * A name may carry parameters for that pass alone, which override the options: shunt-percpu<spectre-v1;cpu=call;nr-cpus=8>.
  */
 #ifndef SHUNT_PASSES_H
 #define SHUNT_PASSES_H
@@ -76,6 +80,8 @@ struct shunt_pass_options {
 /* What the passes did to a module; add up over modules. */
 struct shunt_pass_counts {
 	uint32_t cpu_ids, percpu_this, percpu_of, array_lookups, percpu_array_lookups, percpu_hash_lookups, hash_lookups, dispatches;
+	uint32_t marked;       /* calls that got metadata from an annotation */
+	uint32_t static_calls; /* indirect calls that became compares and direct calls */
 	uint32_t exact_updates; /* read-modify-writes made exact */
 	uint32_t helpers; /* BPF helper calls that became names of abi.h */
 	uint32_t missed;  /* calls left alone, each with a remark */

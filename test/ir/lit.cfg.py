@@ -9,12 +9,15 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".ll", ".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.excludes = ["Inputs"]
-config.environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "")
+for name in ("ASAN_OPTIONS", "QEMU_LD_PREFIX"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
 
 # Longest names first: lit replaces text, not words.
 config.substitutions.append(("%shunt-opt", config.shunt_opt))
 config.substitutions.append(("%plugin", config.shunt_plugin))
+config.substitutions.append(("%include", os.path.join(config.source, "include")))
 config.substitutions.append(("%llvm", config.llvm_tools))
-config.substitutions.append(("%FileCheck", os.path.join(config.llvm_tools, "FileCheck")))
+config.substitutions.append(("%FileCheck", config.filecheck))
 if config.shunt_plugin:
     config.available_features.add("plugin")
