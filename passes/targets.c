@@ -408,6 +408,19 @@ static void lower_call(struct shunt_pass *pass, LLVMValueRef call, LLVMValueRef 
 	lower(pass, call, &tree);
 }
 
+/* Back to debug records; the intrinsics that stood for them leave declarations behind. */
+static void restore_records(struct shunt_pass *pass)
+{
+	LLVMValueRef next;
+
+	LLVMSetIsNewDbgInfoFormat(pass->module, 1);
+	for (LLVMValueRef f = LLVMGetFirstFunction(pass->module); f; f = next) {
+		next = LLVMGetNextFunction(f);
+		if (shunt_ir_has_prefix(f, "llvm.dbg.") && !LLVMGetFirstUse(f))
+			LLVMDeleteFunction(f);
+	}
+}
+
 void shunt_pass_targets(struct shunt_pass *pass, const LLVMValueRef *calls, size_t nr)
 {
 	unsigned kind = md_kind(pass, SHUNT_TARGETS_MD);
@@ -426,5 +439,5 @@ void shunt_pass_targets(struct shunt_pass *pass, const LLVMValueRef *calls, size
 		lower_call(pass, calls[i], mark);
 	}
 	if (is_converted)
-		LLVMSetIsNewDbgInfoFormat(pass->module, 1);
+		restore_records(pass);
 }
