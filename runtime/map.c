@@ -10,6 +10,7 @@
 #include "runtime/cpu.h"
 #include "runtime/log.h"
 #include "runtime/map_hash.h"
+#include "runtime/pack.h"
 
 #define KNOWN_FLAGS (SHUNT_MAP_NO_PREALLOC | SHUNT_MAP_RDONLY_PROG)
 
@@ -36,7 +37,6 @@ static const struct map_type {
 /* All live maps, so that fork can hold their locks. Order of locks: list_mutex, then one map's after the other's. */
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shunt_map *all_maps;
-static bool fork_handled;
 
 static void fork_prepare(void)
 {
@@ -52,22 +52,24 @@ static void fork_done(void)
 	pthread_mutex_unlock(&list_mutex);
 }
 
-static int list_add(struct shunt_map *map)
-{
-	int err = 0;
+static struct shunt_fork_hooks fork_hooks = {.prepare = fork_prepare, .parent = fork_done, .child = fork_done};
 
+static void register_hooks(void)
+{
+	shunt_fork_register(&fork_hooks);
+}
+
+static void list_add(struct shunt_map *map)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, register_hooks);
 	pthread_mutex_lock(&list_mutex);
-	if (!fork_handled)
-		err = pthread_atfork(fork_prepare, fork_done, fork_done);
-	if (!err) {
-		fork_handled = true;
-		map->next = all_maps;
-		if (all_maps)
-			all_maps->prev = map;
-		all_maps = map;
-	}
+	map->next = all_maps;
+	if (all_maps)
+		all_maps->prev = map;
+	all_maps = map;
 	pthread_mutex_unlock(&list_mutex);
-	return err ? shunt_fail(err, "map '%s': no memory for the fork handlers", map->name) : 0;
 }
 
 static void list_remove(struct shunt_map *map)
@@ -139,14 +141,10 @@ int shunt_map_create(const struct shunt_map_attr *attr, struct shunt_map **out)
 	err = ops->init(map, attr);
 	if (err)
 		goto out_free;
-	err = list_add(map);
-	if (err)
-		goto out_fini;
+	list_add(map);
 	*out = map;
 	return 0;
 
-out_fini:
-	ops->fini(map);
 out_free:
 	pthread_mutex_destroy(&map->lock);
 	free(map->name);
@@ -181,9 +179,14 @@ void shunt_map_piece_done(struct shunt_map *map)
 		destroy(map);
 }
 
-void shunt_map_retire(struct shunt_map *map, struct shunt_grace_item *item, void (*release)(struct shunt_grace_item *item))
+void shunt_map_piece_add(struct shunt_map *map)
 {
 	__atomic_add_fetch(&map->retired, 1, __ATOMIC_RELAXED);
+}
+
+void shunt_map_retire(struct shunt_map *map, struct shunt_grace_item *item, void (*release)(struct shunt_grace_item *item))
+{
+	shunt_map_piece_add(map);
 	*item = (struct shunt_grace_item){.release = release};
 	shunt_grace_defer(item);
 }

@@ -6,7 +6,8 @@
  *	lookup			read section of the caller; no lock, no reference
  *	update, delete		read section (begun by map.c) and, where a family says so, map->lock
  *	removed pieces		shunt_map_retire: released after a grace period, and the map itself after its last piece
- *	fork			map.c holds every map->lock across fork, so a child can go on using its maps
+ *	fork			map.c holds every map->lock across fork, so a child can go on using its maps; taken after the readers'
+ *				registry and before the grace queue's lock (runtime/pack.h)
  */
 #ifndef RUNTIME_MAP_H
 #define RUNTIME_MAP_H
@@ -18,25 +19,6 @@
 #include <shunt/percpu.h>
 
 #include "runtime/grace.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define MAP_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MAP_TSAN 1
-#endif
-#endif
-
-/* liburcu is not instrumented, so the sanitizer does not see that adding a node to its table happens before finding it there. */
-#ifdef MAP_TSAN
-void __tsan_acquire(void *addr);
-void __tsan_release(void *addr);
-#define map_published(addr) __tsan_release((void *)(addr))
-#define map_observed(addr) __tsan_acquire((void *)(addr))
-#else
-#define map_published(addr) ((void)(addr))
-#define map_observed(addr) ((void)(addr))
-#endif
 
 struct shunt_map_ops {
 	size_t size; /* of the family's struct */
@@ -79,6 +61,8 @@ struct shunt_map {
 /* Queues item, which belongs to map; its release must end with shunt_map_piece_done(map). */
 void shunt_map_retire(struct shunt_map *map, struct shunt_grace_item *item, void (*release)(struct shunt_grace_item *item));
 void shunt_map_piece_done(struct shunt_map *map);
+/* The same for an item that the family queues itself. */
+void shunt_map_piece_add(struct shunt_map *map);
 
 extern const struct shunt_map_ops shunt_map_array_ops, shunt_map_percpu_array_ops;
 extern const struct shunt_map_ops shunt_map_hash_ops, shunt_map_percpu_hash_ops;

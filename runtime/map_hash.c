@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HASH and PERCPU_HASH, and what the other hashed types share. Expected load: lookups from every program call, far fewer updates.
+ * HASH and PERCPU_HASH, and what the other hashed types share. Expected load: lookups from every program call, far fewer updates; so a
+ * lookup is a hash, one load of the bucket and one compare, without a lock or a call, and updates take turns.
  *
- * The table has a fixed number of buckets, max_entries rounded up to a power of two within BUCKETS_MAX: a map says how much it will hold,
- * and resizing would bring liburcu's worker thread into every process with a hash map. Above BUCKETS_MAX chains grow: four million
- * entries are four to a bucket.
+ * A map says how much it will hold, so the number of buckets is fixed: twice max_entries, rounded up to a power of two, within BUCKETS_MAX.
+ * Twice, because what costs in a small table is a mispredicted step along a chain. Buckets are memory that was never touched until they are
+ * used. Above BUCKETS_MAX chains grow.
  */
 #include "runtime/map_hash.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -17,7 +19,7 @@
 
 #include "runtime/log.h"
 
-#define BUCKETS_MAX (1u << 20)
+#define BUCKETS_MAX (1u << 24)
 #define KEY_MAX 512u
 #define PERCPU_VALUE_MAX 32768u
 
@@ -53,7 +55,8 @@ int map_hash_init(struct map_hash *table, uint32_t body_size, bool lru)
 	struct shunt_map *map = &table->map;
 	uint32_t key_area = map->abi.key_size + (lru ? 1 : 0);
 	uint32_t last = map->abi.max_entries - 1;
-	unsigned long nr_buckets = last ? 1ul << (32 - __builtin_clz(last)) : 1;
+	uint64_t nr_buckets = last ? UINT64_C(2) << (32 - __builtin_clz(last)) : 1;
+	int err;
 
 	if (nr_buckets > BUCKETS_MAX)
 		nr_buckets = BUCKETS_MAX;
@@ -64,110 +67,123 @@ int map_hash_init(struct map_hash *table, uint32_t body_size, bool lru)
 	table->used_at = lru ? (uint32_t)offsetof(struct map_elem, key) + map->abi.key_size : 0;
 	table->body_at = (uint32_t)offsetof(struct map_elem, key) + map_round8(key_area);
 	table->elem_size = (table->body_at + map_round8(table->body_size) + 63) & ~63u;
-	map_pool_init(table);
-	/* As many buckets at first as at last: liburcu then keeps one flat array. */
-	table->buckets = cds_lfht_new_flavor(nr_buckets, nr_buckets, nr_buckets, 0, shunt_grace_flavor(), NULL);
+	table->bucket_mask = nr_buckets - 1;
+	table->buckets = calloc(nr_buckets, sizeof(*table->buckets));
 	if (!table->buckets)
-		return shunt_fail(ENOMEM, "map '%s': no memory for %lu buckets", map->name, nr_buckets);
-	return 0;
+		return shunt_fail(ENOMEM, "map '%s': no memory for %llu buckets", map->name, (unsigned long long)nr_buckets);
+	err = map_pool_init(table, !(map->flags & SHUNT_MAP_NO_PREALLOC));
+	if (err)
+		free(table->buckets);
+	return err;
 }
 
+/* Nobody else can reach the table. */
 void map_hash_fini(struct shunt_map *map)
 {
 	struct map_hash *table = (struct map_hash *)map;
-	struct cds_lfht_iter iter;
-	struct cds_lfht_node *node;
 
-	/* Without a read section: nobody else can reach the table. */
-	cds_lfht_first(table->buckets, &iter);
-	while ((node = cds_lfht_iter_get_node(&iter))) {
-		struct map_elem *elem = map_elem_of(node);
-
-		cds_lfht_next(table->buckets, &iter);
-		cds_lfht_del(table->buckets, node);
-		if (table->drop)
+	for (uint64_t i = 0; table->drop && i <= table->bucket_mask; i++) {
+		for (struct map_elem *elem = table->buckets[i]; elem; elem = elem->next)
 			table->drop(elem, map_elem_body(table, elem));
 	}
-	cds_lfht_destroy(table->buckets, NULL);
+	free(table->buckets);
 	map_pool_fini(table);
 }
 
-static int match4(struct cds_lfht_node *node, const void *key)
+static inline uint64_t hash_of(const struct map_hash *table, const void *key, uint32_t size)
 {
-	return !memcmp(map_elem_of(node)->key, key, 4);
+	return XXH3_64bits_withSeed(key, size, table->seed);
 }
 
-static int match8(struct cds_lfht_node *node, const void *key)
+static inline struct map_elem **bucket_of(const struct map_hash *table, uint64_t hash)
 {
-	return !memcmp(map_elem_of(node)->key, key, 8);
+	return &table->buckets[hash & table->bucket_mask];
 }
 
-static int match16(struct cds_lfht_node *node, const void *key)
+static inline struct map_elem *follow(struct map_elem **link)
 {
-	return !memcmp(map_elem_of(node)->key, key, 16);
+	return __atomic_load_n(link, __ATOMIC_ACQUIRE);
 }
 
-static int match_any(struct cds_lfht_node *node, const void *argument)
+/* Inlined with a constant size, hash and comparison are a few instructions. */
+static inline __attribute__((always_inline)) struct map_elem *find_sized(const struct map_hash *table, const void *key, uint32_t size)
 {
-	const struct map_probe *probe = argument;
+	struct map_elem *elem = follow(bucket_of(table, hash_of(table, key, size)));
 
-	return !memcmp(map_elem_of(node)->key, probe->any.key, probe->any.size);
+	while (elem && memcmp(elem->key, key, size))
+		elem = follow(&elem->next);
+	return elem;
 }
 
-static inline void make_probe(const struct map_hash *table, const void *key, struct map_probe *probe)
+static struct map_elem *find_any(const struct map_hash *table, const void *key)
 {
-	probe->argument = key;
+	uint64_t hash = hash_of(table, key, table->key_size);
+	struct map_elem *elem = follow(bucket_of(table, hash));
+
+	while (elem && (elem->hash != hash || memcmp(elem->key, key, table->key_size)))
+		elem = follow(&elem->next);
+	return elem;
+}
+
+static inline __attribute__((always_inline)) struct map_elem *find(const struct map_hash *table, const void *key)
+{
 	switch (table->key_size) {
 	case 4:
-		probe->hash = XXH3_64bits_withSeed(key, 4, table->seed);
-		probe->match = match4;
-		break;
+		return find_sized(table, key, 4);
 	case 8:
-		probe->hash = XXH3_64bits_withSeed(key, 8, table->seed);
-		probe->match = match8;
-		break;
+		return find_sized(table, key, 8);
 	case 16:
-		probe->hash = XXH3_64bits_withSeed(key, 16, table->seed);
-		probe->match = match16;
-		break;
+		return find_sized(table, key, 16);
 	default:
-		probe->hash = XXH3_64bits_withSeed(key, table->key_size, table->seed);
-		probe->match = match_any;
-		probe->any.key = key;
-		probe->any.size = table->key_size;
-		probe->argument = probe;
-		break;
+		return find_any(table, key);
 	}
-}
-
-void map_hash_probe(const struct map_hash *table, const void *key, struct map_probe *probe)
-{
-	make_probe(table, key, probe);
-}
-
-struct map_elem *map_hash_find_at(const struct map_hash *table, const struct map_probe *probe, struct cds_lfht_iter *iter)
-{
-	struct map_elem *elem;
-
-	cds_lfht_lookup(table->buckets, probe->hash, probe->match, probe->argument, iter);
-	elem = map_elem_of(cds_lfht_iter_get_node(iter));
-	if (elem)
-		map_observed(elem);
-	return elem;
 }
 
 struct map_elem *map_hash_find(const struct map_hash *table, const void *key)
 {
-	struct cds_lfht_iter iter;
-	struct map_probe probe;
+	return find(table, key);
+}
 
-	make_probe(table, key, &probe);
-	return map_hash_find_at(table, &probe, &iter);
+uint64_t map_hash_of(const struct map_hash *table, const void *key)
+{
+	return hash_of(table, key, table->key_size);
+}
+
+struct map_elem **map_hash_locate(const struct map_hash *table, const void *key, uint64_t hash)
+{
+	struct map_elem **link = bucket_of(table, hash);
+
+	while (*link && ((*link)->hash != hash || memcmp((*link)->key, key, table->key_size)))
+		link = &(*link)->next;
+	return link;
+}
+
+void map_hash_link(struct map_elem **link, struct map_elem *elem)
+{
+	elem->next = *link ? (*link)->next : NULL;
+	__atomic_store_n(link, elem, __ATOMIC_RELEASE);
+}
+
+void map_hash_unlink(struct map_elem **link)
+{
+	__atomic_store_n(link, (*link)->next, __ATOMIC_RELEASE);
+}
+
+void map_hash_count_add(struct map_hash *table, int change)
+{
+	__atomic_store_n(&table->count, table->count + (uint32_t)change, __ATOMIC_RELAXED);
+}
+
+int map_hash_refuses(const struct map_elem *old, uint64_t flags)
+{
+	if (old)
+		return flags == SHUNT_NOEXIST ? -EEXIST : 0;
+	return flags == SHUNT_EXIST ? -ENOENT : 0;
 }
 
 static inline struct map_elem *find_and_use(const struct map_hash *table, const void *key)
 {
-	struct map_elem *elem = map_hash_find(table, key);
+	struct map_elem *elem = find(table, key);
 
 	/* Looked at before it is written: the line of a busy element stays shared between the CPUs. */
 	if (elem && table->used_at && !__atomic_load_n(map_elem_used(table, elem), __ATOMIC_RELAXED))
@@ -212,8 +228,10 @@ void map_hash_fill_percpu(struct map_hash *table, struct map_elem *elem, const v
 		map_value_write(shunt_percpu_this(object), value, table->map.abi.value_size);
 }
 
-void map_hash_fill_new(struct map_hash *table, struct map_elem *elem, const void *key, const void *value, enum map_fill fill)
+void map_hash_fill_new(struct map_hash *table, struct map_elem *elem, const void *key, uint64_t hash, const void *value,
+		       enum map_fill fill)
 {
+	elem->hash = hash;
 	memcpy(elem->key, key, table->key_size);
 	if (table->used_at)
 		__atomic_store_n(map_elem_used(table, elem), 0, __ATOMIC_RELAXED);
@@ -227,119 +245,87 @@ void map_hash_fill_new(struct map_hash *table, struct map_elem *elem, const void
 			clear_copy(object + unit * ((int64_t)1 << SHUNT_PERCPU_SHIFT), table->map.abi.stride);
 		map_hash_fill_percpu(table, elem, value, fill);
 	}
-	map_published(elem);
-}
-
-/* count is raised before an entry goes in and lowered after it went out: there are never more than max_entries. */
-static bool reserve_entry(struct map_hash *table)
-{
-	uint32_t count = __atomic_load_n(&table->count, __ATOMIC_RELAXED);
-
-	do {
-		if (count >= table->map.abi.max_entries)
-			return false;
-	} while (!__atomic_compare_exchange_n(&table->count, &count, count + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	return true;
-}
-
-static void unreserve_entry(struct map_hash *table)
-{
-	__atomic_sub_fetch(&table->count, 1, __ATOMIC_RELAXED);
 }
 
 int map_hash_store(struct map_hash *table, const void *key, const void *value, uint64_t flags, enum map_fill fill)
 {
-	struct map_elem *elem = NULL, *old;
-	struct cds_lfht_iter iter;
-	struct map_probe probe;
-	bool reserved = false;
-	int err;
+	uint64_t hash = map_hash_of(table, key);
+	struct map_elem *elem, *old = find(table, key), **link;
+	int err = map_hash_refuses(old, flags);
 
-	make_probe(table, key, &probe);
-	/* Goes round again only when another thread changed this very key in between. */
-	for (;;) {
-		old = map_hash_find_at(table, &probe, &iter);
-		err = old && flags == SHUNT_NOEXIST ? -EEXIST : !old && flags == SHUNT_EXIST ? -ENOENT : 0;
-		if (err)
-			break;
-		if (old && fill != MAP_FILL_VALUE) {
-			map_hash_fill_percpu(table, old, value, fill);
-			break;
-		}
-		if (!old && !reserved && !reserve_entry(table)) {
-			/* The last place may have gone to this key. */
-			if (map_hash_find_at(table, &probe, &iter))
-				continue;
-			err = -E2BIG;
-			break;
-		}
-		reserved = reserved || !old;
-		if (!elem) {
-			elem = map_pool_get(table);
-			if (!elem) {
-				err = -ENOMEM;
-				break;
-			}
-			map_hash_fill_new(table, elem, key, value, fill);
-		}
-		if (old) {
-			if (cds_lfht_replace(table->buckets, &iter, probe.hash, probe.match, probe.argument, &elem->node))
-				continue;
-			map_pool_retire(table, old);
-			elem = NULL;
-			break;
-		}
-		if (cds_lfht_add_unique(table->buckets, probe.hash, probe.match, probe.argument, &elem->node) == &elem->node) {
-			elem = NULL;
-			reserved = false;
-			break;
-		}
+	if (err)
+		return err;
+	if (old && fill != MAP_FILL_VALUE) {
+		map_hash_fill_percpu(table, old, value, fill);
+		return 0;
 	}
+	if (!old && map_hash_count(&table->map) >= table->map.abi.max_entries) {
+		/* The last place may have gone to this key. */
+		if (!find(table, key))
+			return -E2BIG;
+	}
+	/* Made ready before the lock is taken, which may find another state of the key. */
+	elem = map_pool_get(table);
+	if (!elem)
+		return -ENOMEM;
+	map_hash_fill_new(table, elem, key, hash, value, fill);
+
+	pthread_mutex_lock(&table->map.lock);
+	link = map_hash_locate(table, key, hash);
+	old = *link;
+	err = map_hash_refuses(old, flags);
+	if (!err && old && fill != MAP_FILL_VALUE) {
+		/* Another thread was first: the place is taken, its copies are written as those of any present key. */
+		map_hash_fill_percpu(table, old, value, fill);
+	} else if (!err && !old && table->count >= table->map.abi.max_entries) {
+		err = -E2BIG;
+	} else if (!err) {
+		map_hash_link(link, elem);
+		elem = NULL;
+		if (old)
+			map_pool_retire(table, old);
+		else
+			map_hash_count_add(table, 1);
+	}
+	pthread_mutex_unlock(&table->map.lock);
 	if (elem)
 		map_pool_put(table, elem); /* no reader has seen it */
-	if (reserved)
-		unreserve_entry(table);
 	return err;
 }
 
 int map_hash_delete(struct shunt_map *map, const void *key)
 {
 	struct map_hash *table = (struct map_hash *)map;
-	struct cds_lfht_iter iter;
-	struct map_probe probe;
-	struct map_elem *elem;
+	uint64_t hash = map_hash_of(table, key);
+	struct map_elem **link, *elem;
 
-	make_probe(table, key, &probe);
-	/* A failed removal means that another thread removed the element, or replaced it: then the key is still there. */
-	while ((elem = map_hash_find_at(table, &probe, &iter))) {
-		if (cds_lfht_del(table->buckets, &elem->node))
-			continue;
-		unreserve_entry(table);
+	pthread_mutex_lock(&map->lock);
+	link = map_hash_locate(table, key, hash);
+	elem = *link;
+	if (elem) {
+		map_hash_unlink(link);
+		map_hash_count_add(table, -1);
 		map_pool_retire(table, elem);
-		return 0;
 	}
-	return -ENOENT;
+	pthread_mutex_unlock(&map->lock);
+	return elem ? 0 : -ENOENT;
 }
 
+/* Bucket by bucket, so that a key's place in the order does not depend on what comes and goes elsewhere. */
 int map_hash_next_key(struct shunt_map *map, const void *key, void *next)
 {
 	struct map_hash *table = (struct map_hash *)map;
-	struct cds_lfht_iter iter;
-	struct map_probe probe;
-	struct map_elem *elem = NULL;
+	struct map_elem *elem = key ? find(table, key) : NULL;
+	uint64_t bucket = 0;
 
-	if (key) {
-		make_probe(table, key, &probe);
-		elem = map_hash_find_at(table, &probe, &iter);
+	if (elem) {
+		bucket = (elem->hash & table->bucket_mask) + 1;
+		elem = follow(&elem->next);
 	}
-	if (elem)
-		cds_lfht_next(table->buckets, &iter);
-	else
-		cds_lfht_first(table->buckets, &iter);
-	elem = map_elem_of(cds_lfht_iter_get_node(&iter));
+	while (!elem && bucket <= table->bucket_mask)
+		elem = follow(&table->buckets[bucket++]);
 	if (!elem)
 		return -ENOENT;
-	map_observed(elem);
 	memcpy(next, elem->key, table->key_size);
 	return 0;
 }
@@ -352,7 +338,7 @@ uint32_t map_hash_count(const struct shunt_map *map)
 int map_hash_host_lookup(struct shunt_map *map, const void *key, void *value)
 {
 	struct map_hash *table = (struct map_hash *)map;
-	struct map_elem *elem = map_hash_find(table, key);
+	struct map_elem *elem = find(table, key);
 
 	if (!elem)
 		return -ENOENT;

@@ -15,37 +15,33 @@
 
 static void list_remove(struct map_hash *table, struct map_elem *elem)
 {
-	if (elem->lru.newer)
-		elem->lru.newer->lru.older = elem->lru.older;
+	if (elem->newer)
+		elem->newer->older = elem->older;
 	else
-		table->newest = elem->lru.older;
-	if (elem->lru.older)
-		elem->lru.older->lru.newer = elem->lru.newer;
+		table->newest = elem->older;
+	if (elem->older)
+		elem->older->newer = elem->newer;
 	else
-		table->oldest = elem->lru.newer;
+		table->oldest = elem->newer;
 }
 
 static void list_add_newest(struct map_hash *table, struct map_elem *elem)
 {
-	elem->lru.newer = NULL;
-	elem->lru.older = table->newest;
+	elem->newer = NULL;
+	elem->older = table->newest;
 	if (table->newest)
-		table->newest->lru.newer = elem;
+		table->newest->newer = elem;
 	else
 		table->oldest = elem;
 	table->newest = elem;
 }
 
-static void set_count(struct map_hash *table, int change)
+/* Out of the table, by the link that leads to it. */
+static void take_out(struct map_hash *table, struct map_elem **link)
 {
-	__atomic_add_fetch(&table->count, (uint32_t)change, __ATOMIC_RELAXED);
-}
-
-static void take_out(struct map_hash *table, struct map_elem *elem)
-{
-	cds_lfht_del(table->buckets, &elem->node);
-	list_remove(table, elem);
-	set_count(table, -1);
+	list_remove(table, *link);
+	map_hash_unlink(link);
+	map_hash_count_add(table, -1);
 }
 
 static struct map_elem *evict(struct map_hash *table)
@@ -60,27 +56,16 @@ static struct map_elem *evict(struct map_hash *table)
 		list_add_newest(table, elem);
 		elem = table->oldest;
 	}
-	take_out(table, elem);
+	take_out(table, map_hash_locate(table, elem->key, elem->hash));
 	return elem;
-}
-
-static int flags_refuse(const struct map_elem *old, uint64_t flags)
-{
-	if (old)
-		return flags == SHUNT_NOEXIST ? -EEXIST : 0;
-	return flags == SHUNT_EXIST ? -ENOENT : 0;
 }
 
 int map_lru_store(struct map_hash *table, const void *key, const void *value, uint64_t flags, enum map_fill fill)
 {
-	struct map_elem *elem, *old, *gone = NULL;
-	struct cds_lfht_iter iter;
-	struct map_probe probe;
-	int err;
+	uint64_t hash = map_hash_of(table, key);
+	struct map_elem *elem, *old = map_hash_find(table, key), **link;
+	int err = map_hash_refuses(old, flags);
 
-	map_hash_probe(table, key, &probe);
-	old = map_hash_find_at(table, &probe, &iter);
-	err = flags_refuse(old, flags);
 	if (err)
 		return err;
 	if (old && fill != MAP_FILL_VALUE) {
@@ -92,50 +77,50 @@ int map_lru_store(struct map_hash *table, const void *key, const void *value, ui
 	elem = map_pool_get(table);
 	if (!elem)
 		return -ENOMEM;
-	map_hash_fill_new(table, elem, key, value, fill);
+	map_hash_fill_new(table, elem, key, hash, value, fill);
 
 	pthread_mutex_lock(&table->map.lock);
-	old = map_hash_find_at(table, &probe, &iter);
-	err = flags_refuse(old, flags);
+	link = map_hash_locate(table, key, hash);
+	old = *link;
+	err = map_hash_refuses(old, flags);
 	if (!err && old && fill != MAP_FILL_VALUE) {
 		map_hash_fill_percpu(table, old, value, fill);
 	} else if (!err && old) {
-		cds_lfht_replace(table->buckets, &iter, probe.hash, probe.match, probe.argument, &elem->node);
+		map_hash_link(link, elem);
 		list_remove(table, old);
 		list_add_newest(table, elem);
-		gone = old;
+		map_pool_retire(table, old);
 		elem = NULL;
 	} else if (!err) {
-		if (table->count >= table->map.abi.max_entries)
-			gone = evict(table);
-		cds_lfht_add_unique(table->buckets, probe.hash, probe.match, probe.argument, &elem->node);
+		if (table->count >= table->map.abi.max_entries) {
+			map_pool_retire(table, evict(table));
+			/* What was evicted may have stood before the end of this very chain. */
+			link = map_hash_locate(table, key, hash);
+		}
+		map_hash_link(link, elem);
 		list_add_newest(table, elem);
-		set_count(table, 1);
+		map_hash_count_add(table, 1);
 		elem = NULL;
 	}
 	pthread_mutex_unlock(&table->map.lock);
 	if (elem)
 		map_pool_put(table, elem);
-	if (gone)
-		map_pool_retire(table, gone);
 	return err;
 }
 
 int map_lru_delete(struct shunt_map *map, const void *key)
 {
 	struct map_hash *table = (struct map_hash *)map;
-	struct cds_lfht_iter iter;
-	struct map_probe probe;
-	struct map_elem *elem;
+	uint64_t hash = map_hash_of(table, key);
+	struct map_elem **link, *elem;
 
-	map_hash_probe(table, key, &probe);
 	pthread_mutex_lock(&map->lock);
-	elem = map_hash_find_at(table, &probe, &iter);
-	if (elem)
-		take_out(table, elem);
+	link = map_hash_locate(table, key, hash);
+	elem = *link;
+	if (elem) {
+		take_out(table, link);
+		map_pool_retire(table, elem);
+	}
 	pthread_mutex_unlock(&map->lock);
-	if (!elem)
-		return -ENOENT;
-	map_pool_retire(table, elem);
-	return 0;
+	return elem ? 0 : -ENOENT;
 }

@@ -20,6 +20,7 @@
 
 #include "runtime/cpu.h"
 #include "runtime/log.h"
+#include "runtime/pack.h"
 #include "runtime/percpu_rseq.h"
 
 #define UNIT_SIZE ((uint64_t)1 << SHUNT_PERCPU_SHIFT)
@@ -98,6 +99,13 @@ static void fork_done(void)
 	pthread_mutex_unlock(&area_mutex);
 }
 
+static struct shunt_fork_hooks fork_hooks = {.prepare = fork_prepare, .parent = fork_done, .child = fork_done};
+
+static void register_hooks(void)
+{
+	shunt_fork_register(&fork_hooks);
+}
+
 static int reserve_area(void)
 {
 	uint64_t len = ((uint64_t)shunt_nr_cpus() - FIRST_UNIT) << SHUNT_PERCPU_SHIFT;
@@ -110,10 +118,6 @@ static int reserve_area(void)
 		return shunt_fail(ENOMEM,
 				  "per-CPU area: no %llu GiB of address space (reserved, not used) for %u CPUs: %s; raise RLIMIT_AS (ulimit -v)",
 				  (unsigned long long)(len >> 30), shunt_nr_cpus(), strerror(errno));
-	if (pthread_atfork(fork_prepare, fork_done, fork_done)) {
-		munmap(area, len);
-		return shunt_fail(ENOMEM, "per-CPU area: no memory for the fork handlers");
-	}
 	unit0 = area - (int64_t)FIRST_UNIT * (int64_t)UNIT_SIZE;
 	return 0;
 }
@@ -282,6 +286,7 @@ out_free:
 
 int shunt_percpu_alloc(size_t size, size_t align, void **out)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int err;
 
 	if (!size)
@@ -297,6 +302,7 @@ int shunt_percpu_alloc(size_t size, size_t align, void **out)
 	if (size > UNIT_SIZE)
 		return shunt_fail(ENOMEM, "per-CPU area: %zu bytes a CPU exceed the unit of %llu MiB", size,
 				  (unsigned long long)(UNIT_SIZE >> 20));
+	pthread_once(&once, register_hooks);
 	/* From here on the choice of the index source is made: units would be mixed up otherwise. */
 	shunt_cpu_source();
 	pthread_mutex_lock(&area_mutex);

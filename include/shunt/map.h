@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* Map flags, as in linux/bpf.h. Others are refused (-EINVAL). */
-#define SHUNT_MAP_NO_PREALLOC (1u << 0) /* required for LPM_TRIE; accepted and meaningless for hashes of ours */
+#define SHUNT_MAP_NO_PREALLOC (1u << 0) /* hashes: memory is taken as entries come, not at creation; required for LPM_TRIE */
 #define SHUNT_MAP_RDONLY_PROG (1u << 7) /* .rodata: accepted, not enforced */
 
 struct shunt_map_attr {
