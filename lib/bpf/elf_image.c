@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads ELF headers with every offset checked before it is followed. There is no library below it on purpose: this is the parser
- * that stands between the process and foreign bytes, so all of it is ours to fuzz. The image may lie at any alignment.
+ * libelf finds the sections, strings, symbols and relocations of a file and stays inside its bytes. What stands here around it is
+ * what it takes from the file on trust: that this is a BPF object, the size of the section table, what symbols and relocations
+ * say about other parts of the file, and everything that a hostile file could make large. libelf may write to the image that it is given, so
+ * that is a copy.
  */
 #include "lib/bpf/elf_image.h"
 
 #include <errno.h>
+#include <gelf.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/log.h"
@@ -15,35 +18,10 @@
 #endif
 
 #define MAX_SECTIONS 8192u /* bounds work that grows with sections times sections; real objects have below 100 */
+#define MAX_NAME 4096u     /* of bytes with the NUL; names are copied, and mangled ones stay below a few hundred */
 
-struct image {
-	const uint8_t *bytes;
-	size_t len;
-};
-
-static bool holds(const struct image *image, uint64_t offset, uint64_t len)
+static int check_header(const Elf64_Ehdr *header, size_t len, const char *object)
 {
-	return offset <= image->len && len <= image->len - offset;
-}
-
-/* The string at offset of a string section, NULL when it does not end inside. */
-static const char *string_at(const struct bpf_elf_section *strings, uint64_t offset)
-{
-	if (!strings->bytes || offset >= strings->len)
-		return NULL;
-	if (!memchr(strings->bytes + offset, 0, strings->len - offset))
-		return NULL;
-	return (const char *)strings->bytes + offset;
-}
-
-static int check_header(const struct image *image, Elf64_Ehdr *header, const char *object)
-{
-	if (image->len > BPF_OBJECT_MAX_BYTES)
-		return shunt_fail(EFBIG, "%s: %zu bytes are more than the %zu that a BPF object may have", object, image->len,
-				  BPF_OBJECT_MAX_BYTES);
-	if (image->len < sizeof(*header) || memcmp(image->bytes, ELFMAG, SELFMAG))
-		return shunt_fail(EINVAL, "%s: not an ELF file; give a BPF object made by clang -target bpf -c", object);
-	memcpy(header, image->bytes, sizeof(*header));
 	if (header->e_ident[EI_CLASS] != ELFCLASS64)
 		return shunt_fail(EINVAL, "%s: an ELF file of class %u, BPF objects are 64-bit (class 2)", object,
 				  header->e_ident[EI_CLASS]);
@@ -55,147 +33,159 @@ static int check_header(const struct image *image, Elf64_Ehdr *header, const cha
 	if (header->e_type != ET_REL)
 		return shunt_fail(EINVAL, "%s: ELF type %u, BPF objects are relocatable files (type 1); compile with -c", object,
 				  header->e_type);
-	if (header->e_shentsize != sizeof(Elf64_Shdr))
-		return shunt_fail(EINVAL, "%s: section headers of %u bytes instead of %zu", object, header->e_shentsize,
-				  sizeof(Elf64_Shdr));
-	if (!header->e_shnum || header->e_shnum > MAX_SECTIONS)
-		return shunt_fail(EINVAL, "%s: %u section headers; an object has 1 to %u", object, header->e_shnum, MAX_SECTIONS);
-	if (!holds(image, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr)))
-		return shunt_fail(EINVAL, "%s: the section headers (offset %llu) lie outside the file of %zu bytes", object,
-				  (unsigned long long)header->e_shoff, image->len);
-	if (header->e_shstrndx >= header->e_shnum)
-		return shunt_fail(EINVAL, "%s: section names are in section %u of %u", object, header->e_shstrndx, header->e_shnum);
+	if (header->e_shentsize != sizeof(Elf64_Shdr) || !header->e_shnum || header->e_shnum > MAX_SECTIONS ||
+	    header->e_shoff > len || header->e_shnum * sizeof(Elf64_Shdr) > len - header->e_shoff)
+		return shunt_fail(EINVAL, "%s: %u section headers of %u bytes at offset %llu; a file of %zu bytes has 1 to %u of %zu inside",
+				  object, header->e_shnum, header->e_shentsize, (unsigned long long)header->e_shoff, len,
+				  MAX_SECTIONS, sizeof(Elf64_Shdr));
 	return 0;
 }
 
-static int read_section(struct bpf_elf *elf, const struct image *image, const Elf64_Ehdr *header, uint32_t index, uint32_t *name)
+static int open_image(struct bpf_elf *elf, const void *bytes, size_t len)
 {
-	struct bpf_elf_section *section = &elf->sections[index];
-	Elf64_Shdr raw;
+	Elf64_Ehdr header;
+	int err;
 
-	memcpy(&raw, image->bytes + header->e_shoff + index * sizeof(raw), sizeof(raw));
-	*name = raw.sh_name;
-	section->type = raw.sh_type;
-	section->link = raw.sh_link;
-	section->info = raw.sh_info;
-	section->flags = raw.sh_flags;
-	section->len = raw.sh_size;
-	if (raw.sh_type == SHT_NULL) {
-		section->len = 0;
-		return 0;
-	}
-	if (raw.sh_type == SHT_NOBITS)
-		return 0;
-	if (!holds(image, raw.sh_offset, raw.sh_size))
-		return shunt_fail(EINVAL, "%s: section %u (offset %llu, %llu bytes) lies outside the file of %zu bytes",
-				  elf->object, index, (unsigned long long)raw.sh_offset, (unsigned long long)raw.sh_size,
-				  image->len);
-	section->bytes = image->bytes + raw.sh_offset;
+	if (len > BPF_OBJECT_MAX_BYTES)
+		return shunt_fail(EFBIG, "%s: %zu bytes are more than the %zu that a BPF object may have", elf->object, len,
+				  BPF_OBJECT_MAX_BYTES);
+	if (len < sizeof(header) || memcmp(bytes, ELFMAG, SELFMAG))
+		return shunt_fail(EINVAL, "%s: not an ELF file; give a BPF object made by clang -target bpf -c", elf->object);
+	memcpy(&header, bytes, sizeof(header));
+	err = check_header(&header, len, elf->object);
+	if (err)
+		return err;
+	elf->image = malloc(len);
+	elf->sections = calloc(header.e_shnum, sizeof(*elf->sections));
+	if (!elf->image || !elf->sections)
+		return shunt_fail(ENOMEM, "%s: no memory for %zu bytes in %u sections", elf->object, len, header.e_shnum);
+	memcpy(elf->image, bytes, len);
+	elf->nr_sections = header.e_shnum;
+	elf_version(EV_CURRENT);
+	elf->file = elf_memory(elf->image, len);
+	if (!elf->file)
+		return shunt_fail(EINVAL, "%s: cannot be read as ELF: %s", elf->object, elf_errmsg(-1));
 	return 0;
 }
 
-static int read_sections(struct bpf_elf *elf, const struct image *image, const Elf64_Ehdr *header)
+static int unreadable(const struct bpf_elf *elf, const char *what, uint32_t index)
 {
-	uint32_t *names = calloc(header->e_shnum, sizeof(*names));
+	return shunt_fail(EINVAL, "%s: %s %u cannot be read: %s", elf->object, what, index, elf_errmsg(-1));
+}
+
+/* NULL when it does not end inside. Not elf_strptr: that one unpacks a compressed table to whatever size it claims to have. */
+static const char *string_at(const struct bpf_elf *elf, uint32_t table, uint32_t offset)
+{
+	const Elf_Data *data = elf_rawdata(elf_getscn(elf->file, table), NULL);
+	const char *string;
+	size_t room;
+
+	if (!data || !data->d_buf || offset >= data->d_size)
+		return NULL;
+	string = (const char *)data->d_buf + offset;
+	room = data->d_size - offset;
+	return memchr(string, 0, room < MAX_NAME ? room : MAX_NAME) ? string : NULL;
+}
+
+static int read_section(struct bpf_elf *elf, uint32_t names, uint32_t index)
+{
+	Elf_Scn *scn = elf_getscn(elf->file, index);
+	Elf_Data *data = elf_rawdata(scn, NULL);
+	GElf_Shdr header;
+	const char *name;
+
+	if (!data || !gelf_getshdr(scn, &header))
+		return unreadable(elf, "section", index);
+	name = string_at(elf, names, header.sh_name);
+	if (!name)
+		return shunt_fail(EINVAL, "%s: the name of section %u does not end inside the string table (offset %u of section %u)",
+				  elf->object, index, header.sh_name, names);
+	elf->sections[index] = (struct bpf_elf_section){ .name = name, .type = header.sh_type, .link = header.sh_link,
+							 .info = header.sh_info, .flags = header.sh_flags,
+							 .bytes = header.sh_type == SHT_NOBITS ? NULL : data->d_buf,
+							 .len = data->d_size };
+	return 0;
+}
+
+static int read_sections(struct bpf_elf *elf)
+{
+	size_t names;
 	int err = 0;
 
-	elf->sections = calloc(header->e_shnum, sizeof(*elf->sections));
-	elf->nr_sections = header->e_shnum;
-	if (!elf->sections || !names) {
-		free(names);
-		return shunt_fail(ENOMEM, "%s: no memory for %u sections", elf->object, header->e_shnum);
-	}
+	if (elf_getshdrstrndx(elf->file, &names))
+		return unreadable(elf, "the index of the names of", elf->nr_sections);
 	for (uint32_t i = 0; i < elf->nr_sections && !err; i++)
-		err = read_section(elf, image, header, i, &names[i]);
-	for (uint32_t i = 0; i < elf->nr_sections && !err; i++) {
-		struct bpf_elf_section *section = &elf->sections[i];
-
-		section->name = section->type == SHT_NULL ? "" : string_at(&elf->sections[header->e_shstrndx], names[i]);
-		if (!section->name)
-			err = shunt_fail(EINVAL, "%s: the name of section %u (offset %u) lies outside the string table",
-					 elf->object, i, names[i]);
-	}
-	free(names);
+		err = read_section(elf, (uint32_t)names, i);
 	return err;
 }
 
-static int read_symbol(struct bpf_elf *elf, const struct bpf_elf_section *table, uint32_t index)
+static int read_symbol(struct bpf_elf *elf, Elf_Data *table, uint32_t strings, uint32_t index)
 {
 	struct bpf_elf_symbol *symbol = &elf->symbols[index];
-	Elf64_Sym raw;
+	const struct bpf_elf_section *section;
+	GElf_Sym raw;
 
-	memcpy(&raw, table->bytes + (size_t)index * sizeof(raw), sizeof(raw));
-	symbol->value = raw.st_value;
-	symbol->size = raw.st_size;
-	symbol->section = raw.st_shndx;
-	symbol->type = ELF64_ST_TYPE(raw.st_info);
-	symbol->bind = ELF64_ST_BIND(raw.st_info);
-	symbol->name = string_at(&elf->sections[table->link], raw.st_name);
+	if (!gelf_getsym(table, (int)index, &raw))
+		return unreadable(elf, "symbol", index);
+	*symbol = (struct bpf_elf_symbol){ .name = string_at(elf, strings, raw.st_name), .value = raw.st_value, .size = raw.st_size,
+					   .section = raw.st_shndx, .type = GELF_ST_TYPE(raw.st_info),
+					   .bind = GELF_ST_BIND(raw.st_info) };
 	if (!symbol->name)
-		return shunt_fail(EINVAL, "%s: the name of symbol %u (offset %u) lies outside the string table", elf->object, index,
-				  raw.st_name);
-	if (raw.st_shndx >= SHN_LORESERVE) {
-		if (raw.st_shndx != SHN_ABS && raw.st_shndx != SHN_COMMON)
-			return shunt_fail(EINVAL, "%s: symbol '%s' is in the reserved section 0x%x", elf->object, symbol->name,
-					  raw.st_shndx);
+		return shunt_fail(EINVAL, "%s: the name of symbol %u does not end inside the string table (offset %u of section %u)",
+				  elf->object, index, raw.st_name, strings);
+	if (raw.st_shndx == SHN_UNDEF || raw.st_shndx == SHN_ABS || raw.st_shndx == SHN_COMMON)
 		return 0;
-	}
 	if (raw.st_shndx >= elf->nr_sections)
 		return shunt_fail(EINVAL, "%s: symbol '%s' is in section %u of %u", elf->object, symbol->name, raw.st_shndx,
 				  elf->nr_sections);
+	section = &elf->sections[raw.st_shndx];
 	if (symbol->type == STT_SECTION)
-		symbol->name = elf->sections[raw.st_shndx].name;
-	if (raw.st_shndx != SHN_UNDEF) {
-		const struct bpf_elf_section *section = &elf->sections[raw.st_shndx];
-
-		if (raw.st_value > section->len || raw.st_size > section->len - raw.st_value)
-			return shunt_fail(EINVAL,
-					  "%s: symbol '%s' (offset %llu, %llu bytes) lies outside section '%s' of %llu bytes",
-					  elf->object, symbol->name, (unsigned long long)raw.st_value,
-					  (unsigned long long)raw.st_size, section->name, (unsigned long long)section->len);
-	}
+		symbol->name = section->name;
+	if (raw.st_value > section->len || raw.st_size > section->len - raw.st_value)
+		return shunt_fail(EINVAL, "%s: symbol '%s' (offset %llu, %llu bytes) lies outside section '%s' of %llu bytes",
+				  elf->object, symbol->name, (unsigned long long)raw.st_value, (unsigned long long)raw.st_size,
+				  section->name, (unsigned long long)section->len);
 	return 0;
 }
 
 static int read_symbols(struct bpf_elf *elf)
 {
-	const struct bpf_elf_section *table = NULL;
+	uint32_t table = 0;
+	Elf_Data *data;
 	int err = 0;
 
 	for (uint32_t i = 0; i < elf->nr_sections; i++) {
 		if (elf->sections[i].type != SHT_SYMTAB)
 			continue;
 		if (table)
-			return shunt_fail(EINVAL, "%s: two symbol tables ('%s' and '%s')", elf->object, table->name,
+			return shunt_fail(EINVAL, "%s: two symbol tables ('%s' and '%s')", elf->object, elf->sections[table].name,
 					  elf->sections[i].name);
-		table = &elf->sections[i];
+		table = i;
 	}
 	if (!table)
 		return shunt_fail(EINVAL, "%s: no symbol table, so no program can be found; do not strip BPF objects with -s",
 				  elf->object);
-	if (table->len % sizeof(Elf64_Sym) || table->link >= elf->nr_sections)
-		return shunt_fail(EINVAL, "%s: the symbol table '%s' has %llu bytes and its names in section %u of %u", elf->object,
-				  table->name, (unsigned long long)table->len, table->link, elf->nr_sections);
-	elf->nr_symbols = table->len / sizeof(Elf64_Sym);
+	data = elf_getdata(elf_getscn(elf->file, table), NULL);
+	if (!data)
+		return unreadable(elf, "the symbol table, section", table);
+	elf->nr_symbols = (uint32_t)(data->d_size / sizeof(Elf64_Sym));
 	elf->symbols = calloc(elf->nr_symbols + 1, sizeof(*elf->symbols));
 	if (!elf->symbols)
 		return shunt_fail(ENOMEM, "%s: no memory for %u symbols", elf->object, elf->nr_symbols);
 	for (uint32_t i = 0; i < elf->nr_symbols && !err; i++)
-		err = read_symbol(elf, table, i);
+		err = read_symbol(elf, data, elf->sections[table].link, i);
 	return err;
 }
 
 int bpf_elf_init(struct bpf_elf *elf, const void *bytes, size_t len, const char *object)
 {
-	const struct image image = { bytes, len };
-	Elf64_Ehdr header;
 	int err;
 
 	memset(elf, 0, sizeof(*elf));
 	elf->object = object;
-	err = check_header(&image, &header, object);
+	err = open_image(elf, bytes, len);
 	if (!err)
-		err = read_sections(elf, &image, &header);
+		err = read_sections(elf);
 	if (!err)
 		err = read_symbols(elf);
 	if (err)
@@ -205,6 +195,8 @@ int bpf_elf_init(struct bpf_elf *elf, const void *bytes, size_t len, const char 
 
 void bpf_elf_fini(struct bpf_elf *elf)
 {
+	elf_end(elf->file);
+	free(elf->image);
 	free(elf->sections);
 	free(elf->symbols);
 	memset(elf, 0, sizeof(*elf));
@@ -219,21 +211,19 @@ uint32_t bpf_elf_find(const struct bpf_elf *elf, const char *name)
 	return 0;
 }
 
-static int each_in_table(const struct bpf_elf *elf, const struct bpf_elf_section *table, const struct bpf_elf_section *target,
-			 bpf_elf_reloc_fn *fn, void *user)
+static int each_in_table(const struct bpf_elf *elf, uint32_t table, const struct bpf_elf_section *target, bpf_elf_reloc_fn *fn,
+			 void *user)
 {
-	if (table->len % sizeof(Elf64_Rel))
-		return shunt_fail(EINVAL, "%s: the relocations '%s' have %llu bytes, not a multiple of %zu", elf->object,
-				  table->name, (unsigned long long)table->len, sizeof(Elf64_Rel));
-	for (uint64_t at = 0; at < table->len; at += sizeof(Elf64_Rel)) {
-		struct bpf_elf_reloc reloc;
-		Elf64_Rel raw;
-		int err;
+	Elf_Data *data = elf_getdata(elf_getscn(elf->file, table), NULL);
+	GElf_Rel raw;
+	int err = 0;
 
-		memcpy(&raw, table->bytes + at, sizeof(raw));
-		reloc.offset = raw.r_offset;
-		reloc.type = ELF64_R_TYPE(raw.r_info);
-		reloc.symbol = ELF64_R_SYM(raw.r_info);
+	if (!data)
+		return unreadable(elf, "the relocations, section", table);
+	for (int i = 0; !err && gelf_getrel(data, i, &raw); i++) {
+		const struct bpf_elf_reloc reloc = { .offset = raw.r_offset, .type = GELF_R_TYPE(raw.r_info),
+						     .symbol = GELF_R_SYM(raw.r_info) };
+
 		if (reloc.offset >= target->len)
 			return shunt_fail(EINVAL, "%s: a relocation of '%s' is for offset %llu of its %llu bytes", elf->object,
 					  target->name, (unsigned long long)reloc.offset, (unsigned long long)target->len);
@@ -241,10 +231,8 @@ static int each_in_table(const struct bpf_elf *elf, const struct bpf_elf_section
 			return shunt_fail(EINVAL, "%s: a relocation of '%s' is for symbol %u of %u", elf->object, target->name,
 					  reloc.symbol, elf->nr_symbols);
 		err = fn(user, &reloc);
-		if (err)
-			return err;
 	}
-	return 0;
+	return err;
 }
 
 int bpf_elf_each_reloc(const struct bpf_elf *elf, uint32_t target, bpf_elf_reloc_fn *fn, void *user)
@@ -258,7 +246,7 @@ int bpf_elf_each_reloc(const struct bpf_elf *elf, uint32_t target, bpf_elf_reloc
 		if (table->type == SHT_RELA)
 			return shunt_fail(ENOTSUP, "%s: '%s' has relocations with addends, which BPF compilers do not write",
 					  elf->object, table->name);
-		err = each_in_table(elf, table, &elf->sections[target], fn, user);
+		err = each_in_table(elf, i, &elf->sections[target], fn, user);
 		if (err)
 			return err;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A reader of the relocatable 64-bit little-endian ELF files that BPF compilers write. The bytes are untrusted: everything that the
- * structs below point to has been checked to lie inside the image, every string to end there. Names and bytes live as long as the image.
+ * The relocatable 64-bit little-endian ELF files that BPF compilers write, read by libelf. The bytes are untrusted: everything that the
+ * structs below point to has been checked to lie inside the image, every string to end there. Names and bytes live as long as the
+ * struct bpf_elf, which keeps a copy of the file.
  */
 #ifndef LIB_BPF_ELF_IMAGE_H
 #define LIB_BPF_ELF_IMAGE_H
@@ -10,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct Elf; /* libelf's */
 
 #define BPF_OBJECT_MAX_BYTES ((size_t)64 << 20) /* of a file, and of one data section */
 
@@ -24,7 +27,7 @@ struct bpf_elf_section {
 	const char *name;
 	uint32_t type, link, info;
 	uint64_t flags;
-	const uint8_t *bytes; /* NULL for SHT_NOBITS, else len bytes */
+	const uint8_t *bytes; /* NULL for SHT_NOBITS and for len 0, else len bytes */
 	uint64_t len;
 };
 
@@ -43,6 +46,8 @@ struct bpf_elf_reloc {
 
 struct bpf_elf {
 	const char *object; /* for messages */
+	void *image;
+	struct Elf *file;
 	struct bpf_elf_section *sections;
 	uint32_t nr_sections;
 	struct bpf_elf_symbol *symbols;

@@ -127,7 +127,7 @@ Test(bpf_open_broken, section_headers_outside_the_file_are_refused)
 	refuse_bytes(bytes, len, EINVAL, "65535 section headers");
 	header->e_shnum = 4;
 	header->e_shstrndx = 4;
-	refuse_bytes(bytes, len, EINVAL, "section names are in section 4 of 4");
+	refuse_bytes(bytes, len, EINVAL, "the name of section 0 does not end inside the string table (offset 0 of section 4)");
 	header->e_shentsize = 40;
 	refuse_bytes(bytes, len, EINVAL, "of 40 bytes");
 	free(bytes);
@@ -299,6 +299,9 @@ Test(bpf_open_broken, relocations_of_the_wrong_kind_or_place_are_refused)
 	build_reloc(&b, 3, 0, 1, 3);
 	refuse(&b, EINVAL, "instruction 0 of function 'prog' has two relocations");
 	build_related(&b, 16, 10, 2);
+	/* Three of the one kind are as long as two of the other. */
+	build_reloc(&b, 3, 0, 1, 3);
+	build_reloc(&b, 3, 0, 1, 3);
 	b.sections[b.nr_sections - 1].type = SHT_RELA;
 	refuse(&b, ENOTSUP, "relocations with addends");
 }
