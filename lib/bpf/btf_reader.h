@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A reader of BTF type information, for map definitions, externs and the list of CO-RE relocations. The bytes are untrusted: type ids,
- * string offsets and lengths are checked here, chains of types are followed to a bounded depth.
+ * BTF type information, read by libbpf, for map definitions, externs and the list of CO-RE relocations. The bytes are untrusted: type
+ * ids, string offsets and lengths are checked, chains of types are followed to a bounded depth. Nothing is ever printed.
  */
 #ifndef LIB_BPF_BTF_READER_H
 #define LIB_BPF_BTF_READER_H
@@ -11,23 +11,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct btf; /* libbpf's */
+
 struct bpf_btf {
-	const char *object;  /* for messages */
-	const uint8_t *types;
-	uint32_t *offsets;   /* of type i in types; entry 0 (void) is not used */
-	uint32_t nr_types;   /* ids are below it */
-	const char *strings; /* ends with a NUL */
-	uint32_t strings_len;
+	const char *object; /* for messages */
+	struct btf *types;
 };
 
 struct bpf_btf_type {
 	const char *name;
 	uint32_t kind, vlen;
 	uint32_t size_or_type;
-	const uint8_t *extra; /* what follows the type, as long as kind and vlen say */
+	const void *extra; /* what follows the type, as long as kind and vlen say */
 };
 
-/* 0, or -EINVAL / -ENOTSUP / -ENOMEM with a sentence. The bytes must stay. An empty reader (len 0) has no types. */
+/* 0, or -EINVAL / -ENOTSUP / -ENOMEM with a sentence. The bytes are copied. An empty reader (len 0) has no types. */
 int bpf_btf_init(struct bpf_btf *btf, const uint8_t *bytes, size_t len, const char *object);
 void bpf_btf_fini(struct bpf_btf *btf);
 
@@ -39,7 +37,7 @@ const char *bpf_btf_string(const struct bpf_btf *btf, uint32_t offset);
 bool bpf_btf_skip(const struct bpf_btf *btf, uint32_t id, struct bpf_btf_type *type);
 /* Bytes of a value of the type; false when it has no size or one above 4 GiB. */
 bool bpf_btf_size(const struct bpf_btf *btf, uint32_t id, uint32_t *size);
-/* Member i of a struct or union, element i of a DATASEC, the ARRAY: read from an unaligned place. i must be below vlen. */
+/* Member i of a struct or union, element i of a DATASEC, the ARRAY. i must be below vlen. */
 struct btf_member bpf_btf_member(const struct bpf_btf_type *type, uint32_t i);
 struct btf_var_secinfo bpf_btf_secinfo(const struct bpf_btf_type *type, uint32_t i);
 struct btf_array bpf_btf_array(const struct bpf_btf_type *type);

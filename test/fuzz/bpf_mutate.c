@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Opens thousands of damaged BPF objects: bits flipped, bytes and words overwritten, pieces moved, files cut, headers, symbols and
- * relocations given other values. Every object must be opened or refused with a sentence; nothing may crash. The same seed gives
- *the same cases. Programs are checked, and those of every k-th case compiled, but never run: damage makes programs that do
- *anything.
+ * relocations given other values. Every object must be opened or refused with a sentence; nothing may crash, and libbpf must have
+ * nothing to say. The same seed gives the same cases. Programs are checked, and those of every k-th case compiled, but never run:
+ * damage makes programs that do anything.
  *
  *	bpf_mutate [--cases=N] [--seed=N] [--compile-every=K] [--only=CASE] OBJECT.o...
  */
 #include <elf.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <bpf/libbpf.h>
 #include <shunt/bpf.h>
 #include <shunt/log.h>
 #include <shunt/reader.h>
@@ -182,6 +184,15 @@ static void must_explain(const char *what, uint64_t number, int err)
 	abort();
 }
 
+/* libbpf warns through this, to stderr when it is not set. */
+static int must_not_warn(enum libbpf_print_level level, const char *format, va_list args)
+{
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	vfprintf(stderr, format, args);
+	abort();
+}
+
 static bool known_helper(void *user, uint32_t number)
 {
 	return bpf_helper_builtin(number) || bpf_helper_is_expanded(number);
@@ -329,6 +340,7 @@ int main(int argc, char **argv)
 		printf("no object to damage: give some, or install the packages libxdp1 and xdp-tests\n");
 		return 77;
 	}
+	libbpf_set_print(must_not_warn);
 	for (uint64_t i = 0; i < cases; i++) {
 		if (only != UINT64_MAX && i != only)
 			continue;
