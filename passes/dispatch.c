@@ -194,6 +194,22 @@ static LLVMTypeRef stub_type(struct shunt_pass *pass, LLVMTypeRef type)
 	return LLVMFunctionType(LLVMGetReturnType(type), types, nr + 1, LLVMIsFunctionVarArg(type));
 }
 
+/* The file that defines the dispatcher in C has the stub as bytes that are defined elsewhere: then these become a function. */
+static LLVMValueRef declare_in_place_of_bytes(struct shunt_pass *pass, const char *symbol, LLVMTypeRef type)
+{
+	LLVMValueRef bytes = LLVMGetNamedGlobal(pass->module, symbol), stub;
+
+	if (!bytes || !LLVMIsDeclaration(bytes) || LLVMIsThreadLocal(bytes) || LLVMTypeOf(bytes) != pass->ptr)
+		return NULL;
+	LLVMSetValueName2(bytes, "", 0);
+	stub = shunt_ir_declare_symbol(pass, symbol, type);
+	if (stub) {
+		LLVMReplaceAllUsesWith(bytes, stub);
+		LLVMDeleteGlobal(bytes);
+	}
+	return stub;
+}
+
 /*
  * Hidden, since a lazily bound PLT entry would overwrite the nest register. "thunk" tells LLVM that the symbol forwards whatever it
  * is called with: without it, a second call of the same stub with another prototype would have its arguments rearranged to fit the
@@ -204,7 +220,9 @@ static LLVMValueRef declare_stub(struct shunt_pass *pass, const char *symbol, LL
 	LLVMValueRef stub = LLVMGetNamedFunction(pass->module, symbol);
 
 	if (!stub) {
-		stub = shunt_ir_declare_symbol(pass, symbol, type);
+		stub = declare_in_place_of_bytes(pass, symbol, type);
+		if (!stub)
+			stub = shunt_ir_declare_symbol(pass, symbol, type);
 		if (!stub)
 			return NULL;
 		LLVMSetFunctionCallConv(stub, convention);

@@ -23,3 +23,22 @@ endif()
 shunt_add_criterion(passes LABELS ir
   SOURCES unit/passes.c unit/passes_meaning.c unit/passes_remarks.c $<TARGET_OBJECTS:shunt_passes_objects>
   LIBS shunt_llvm_headers shunt_llvm_libs)
+
+# The C host: as the project's compiler makes it, and by clang with the passes at every level.
+if(TARGET c_host)
+  set(C_HOST_CHECK sh ${PROJECT_SOURCE_DIR}/examples/c-host/check.sh)
+  set(C_HOST_ARGS $<TARGET_FILE:c_host> ${PROJECT_SOURCE_DIR}/examples/c-host/expected.txt)
+  set(C_HOST_PLUGINS $<TARGET_FILE:c_host_double> $<TARGET_FILE:c_host_drop>)
+  add_test(NAME c_host_as_written COMMAND ${C_HOST_CHECK} $<TARGET_FILE:c_host_engine> ${C_HOST_ARGS} INDIRECT ${C_HOST_PLUGINS})
+  set_tests_properties(c_host_as_written PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60)
+  if(TARGET c_host_direct)
+    foreach(level 0 1 2 3 s)
+      add_test(NAME c_host_direct_O${level} COMMAND ${C_HOST_CHECK}
+        ${PROJECT_BINARY_DIR}/examples/c-host/O${level}/libc_host_engine.so ${C_HOST_ARGS} DIRECT ${C_HOST_PLUGINS})
+      set_tests_properties(c_host_direct_O${level} PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60)
+    endforeach()
+  else()
+    add_test(NAME c_host_direct COMMAND sh -c "echo 'skipped: needs clang-19, no sanitizer and a native build'; exit 77")
+    set_tests_properties(c_host_direct PROPERTIES LABELS exec SKIP_RETURN_CODE 77)
+  endif()
+endif()

@@ -4,7 +4,7 @@
 ; RUN: sed -e 's/x86_64/aarch64/' %s | %shunt-opt --passes=shunt-dispatch - | %FileCheck %s
 ; RUN: %shunt-opt --passes=shunt-dispatch --stats %t.ll -o %t.again.ll 2>&1 | %FileCheck %s --check-prefix=AGAIN
 ; RUN: grep -v ModuleID %t.ll > %t.1 && grep -v ModuleID %t.again.ll > %t.2 && cmp %t.1 %t.2
-; COUNTS: dispatches 10
+; COUNTS: dispatches 11
 ; COUNTS: missed 0
 ; AGAIN: dispatches 0
 ; AGAIN: missed 0
@@ -12,6 +12,7 @@ target triple = "x86_64-unknown-linux-gnu"
 
 declare i32 @__gxx_personality_v0(...)
 
+; CHECK: @page = global ptr @shunt_stub.here
 ; CHECK-LABEL: define i32 @plain(
 ; CHECK-NEXT: %verdict = call i32 @shunt_stub.xdp(ptr %ctx, ptr nest %prog)
 ; CHECK-NEXT: ret i32 %verdict
@@ -92,6 +93,16 @@ define i64 @other_prototype(ptr %ctx, i64 %n, ptr %prog) {
   ret i64 %r
 }
 
+; The file that defines a dispatcher in C knows its stub as bytes.
+; CHECK-LABEL: define i32 @stub_is_bytes(
+; CHECK: call i32 @shunt_stub.here(ptr %ctx, ptr nest %prog)
+@"shunt_stub.here" = external hidden constant [0 x i8]
+@page = global ptr @"shunt_stub.here"
+define i32 @stub_is_bytes(ptr %ctx, ptr %prog) {
+  %r = call i32 %prog(ptr %ctx), !shunt.dispatch !8
+  ret i32 %r
+}
+
 ; CHECK-LABEL: define i32 @located(
 ; CHECK: call i32 @shunt_stub.xdp(ptr %ctx, ptr nest %prog), !dbg ![[LOC:[0-9]+]]
 define i32 @located(ptr %ctx, ptr %prog) !dbg !15 {
@@ -117,6 +128,7 @@ define i32 @located(ptr %ctx, ptr %prog) !dbg !15 {
 !5 = !{!"log"}
 !6 = !{float 2.5}
 !7 = !{!"fp"}
+!8 = !{!"here"}
 !llvm.dbg.cu = !{!10}
 !llvm.module.flags = !{!12}
 !10 = distinct !DICompileUnit(language: DW_LANG_C11, file: !11, emissionKind: FullDebug)
