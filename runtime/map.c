@@ -21,6 +21,7 @@ static const struct map_type {
 	[SHUNT_MAP_HASH] = {"hash", &shunt_map_hash_ops},
 	[SHUNT_MAP_ARRAY] = {"array", &shunt_map_array_ops},
 	[SHUNT_MAP_PROG_ARRAY] = {"prog_array", &shunt_map_prog_array_ops},
+	[SHUNT_MAP_PERF_EVENT_ARRAY] = {"perf_event_array", &shunt_map_perf_event_array_ops},
 	[SHUNT_MAP_PERCPU_HASH] = {"percpu_hash", &shunt_map_percpu_hash_ops},
 	[SHUNT_MAP_PERCPU_ARRAY] = {"percpu_array", &shunt_map_percpu_array_ops},
 	[SHUNT_MAP_LRU_HASH] = {"lru_hash", &shunt_map_lru_hash_ops},

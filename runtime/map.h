@@ -68,7 +68,7 @@ extern const struct shunt_map_ops shunt_map_array_ops, shunt_map_percpu_array_op
 extern const struct shunt_map_ops shunt_map_hash_ops, shunt_map_percpu_hash_ops;
 extern const struct shunt_map_ops shunt_map_lru_hash_ops, shunt_map_lru_percpu_hash_ops;
 extern const struct shunt_map_ops shunt_map_array_of_maps_ops, shunt_map_hash_of_maps_ops;
-extern const struct shunt_map_ops shunt_map_prog_array_ops;
+extern const struct shunt_map_ops shunt_map_prog_array_ops, shunt_map_perf_event_array_ops;
 extern const struct shunt_map_ops shunt_map_devmap_ops, shunt_map_devmap_hash_ops, shunt_map_cpumap_ops, shunt_map_xskmap_ops;
 extern const struct shunt_map_ops shunt_map_lpm_ops;
 

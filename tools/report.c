@@ -114,6 +114,7 @@ const char *report_map_type(uint32_t type)
 	case SHUNT_MAP_HASH: return "HASH";
 	case SHUNT_MAP_ARRAY: return "ARRAY";
 	case SHUNT_MAP_PROG_ARRAY: return "PROG_ARRAY";
+	case SHUNT_MAP_PERF_EVENT_ARRAY: return "PERF_EVENT_ARRAY";
 	case SHUNT_MAP_PERCPU_HASH: return "PERCPU_HASH";
 	case SHUNT_MAP_PERCPU_ARRAY: return "PERCPU_ARRAY";
 	case SHUNT_MAP_LRU_HASH: return "LRU_HASH";

@@ -46,7 +46,8 @@ SHUNT_API bool shunt_map_is_percpu(const struct shunt_map *map);
  * bpf(2) calls lay them out. These begin their own read sections. PROG_ARRAY values are entry addresses (8 bytes), *_OF_MAPS values
  * struct shunt_map pointers (8 bytes; update takes a reference of the map's own, lookup gives none: look up in a read section and get).
  * 0 or a negative errno as the kernel's: -ENOENT, -EEXIST, -E2BIG, -EINVAL, -ENOMEM; a full LPM_TRIE -ENOSPC; CPUMAP -ENODEV,
- * -EOVERFLOW. Deleting from an array -EINVAL. Only the host may change PROG_ARRAY, *_OF_MAPS and the redirect maps. MT-safe.
+ * -EOVERFLOW. Deleting from an array -EINVAL. Only the host may change PROG_ARRAY, *_OF_MAPS and the redirect maps. PERF_EVENT_ARRAY
+ * has no listeners and takes none: -ENOTSUP. MT-safe.
  */
 SHUNT_API size_t shunt_map_host_value_size(const struct shunt_map *map); /* bytes of a value buffer for the calls below */
 SHUNT_API int shunt_map_host_lookup(struct shunt_map *map, const void *key, void *value);

@@ -20,8 +20,7 @@ static struct shunt_map_attr attr_of(const struct bpf_map_shape *shape)
 
 static const char *type_name(uint32_t type)
 {
-	static const char *const names[] = { [4] = "PERF_EVENT_ARRAY",
-					     [7] = "STACK_TRACE",
+	static const char *const names[] = { [7] = "STACK_TRACE",
 					     [8] = "CGROUP_ARRAY",
 					     [15] = "SOCKMAP",
 					     [18] = "SOCKHASH",

@@ -226,6 +226,9 @@ static int add_map(struct bpf_opening *opening, const struct bpf_elf_symbol *sym
 	place->offset = symbol->value;
 	place->len = len;
 	err = legacy ? define_legacy_map(opening, symbol, place) : define_btf_map(opening, symbol, place);
+	/* Without a number it has one entry per CPU, as with libbpf. */
+	if (place->shape.type == SHUNT_MAP_PERF_EVENT_ARRAY && !place->shape.max_entries)
+		place->shape.max_entries = shunt_nr_cpus();
 	place->shape.flags &= ~MEANINGLESS_FLAGS;
 	place->inner.flags &= ~MEANINGLESS_FLAGS;
 	return err;

@@ -109,13 +109,14 @@ Test(bpf_open, tracing_programs_are_listed_and_say_that_they_need_a_kernel)
 	expect(LIBXDP_DIR "xdpdump_bpf.o",
 	       "program trace_on_entry [fentry/func] 44: section 'fentry/func': fentry programs need a kernel to attach to\n"
 	       "program trace_on_exit [fexit/func] 46: section 'fexit/func': fexit programs need a kernel to attach to\n"
+	       "map xdpdump_perf_map type 4 key 4 value 4 entries 256\n"
 	       "data .data 12\n");
 }
 
-Test(bpf_open, a_program_whose_map_is_not_supported_names_the_map)
+Test(bpf_open, a_program_that_reports_to_perf_events_has_their_array)
 {
 	expect(LIBXDP_DIR "xdpdump_xdp.o",
-	       "program xdpdump [xdp] 35: map 'xdpdump_perf_map' is of the type PERF_EVENT_ARRAY (4), which is not supported\ndata .data 12\n");
+	       "program xdpdump [xdp] 35\nmap xdpdump_perf_map type 4 key 4 value 4 entries 256\ndata .data 12\n");
 }
 
 Test(bpf_open, objects_without_maps_open_and_sections_that_nothing_refers_to_do_not_matter)

@@ -85,6 +85,17 @@ Test(bpf_open_maps, a_map_has_the_shape_of_its_btf_definition)
 	shunt_bpf_close(object);
 }
 
+Test(bpf_open_maps, a_perf_event_array_without_a_size_has_an_entry_for_each_cpu)
+{
+	const struct build_field fields[] = { { .name = "type", .number = SHUNT_MAP_PERF_EVENT_ARRAY }, array[1],
+					      { .name = "value_size", .number = 4 } };
+	struct shunt_bpf_object *object;
+
+	cr_assert_eq(open_with_map(fields, NR(fields), NULL, &object), 0, "%s", shunt_error());
+	cr_expect_eq(shunt_map_abi(shunt_bpf_map(object, 0))->max_entries, shunt_nr_cpus());
+	shunt_bpf_close(object);
+}
+
 Test(bpf_open_maps, key_and_value_types_give_the_sizes_through_typedefs_and_arrays)
 {
 	struct shunt_bpf_object *object;

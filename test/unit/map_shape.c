@@ -8,7 +8,7 @@
 
 static const uint32_t index_types[] = {SHUNT_MAP_ARRAY,         SHUNT_MAP_PERCPU_ARRAY, SHUNT_MAP_PROG_ARRAY,
 				       SHUNT_MAP_ARRAY_OF_MAPS, SHUNT_MAP_DEVMAP,       SHUNT_MAP_CPUMAP,
-				       SHUNT_MAP_XSKMAP,        SHUNT_MAP_DEVMAP_HASH};
+				       SHUNT_MAP_XSKMAP,        SHUNT_MAP_DEVMAP_HASH,  SHUNT_MAP_PERF_EVENT_ARRAY};
 static const uint32_t hash_types[] = {SHUNT_MAP_HASH, SHUNT_MAP_PERCPU_HASH, SHUNT_MAP_LRU_HASH, SHUNT_MAP_LRU_PERCPU_HASH,
 				      SHUNT_MAP_HASH_OF_MAPS};
 
@@ -40,7 +40,7 @@ Test(map_shape, every_type_in_the_list_can_be_made_and_says_its_shape)
 Test(map_shape, unknown_types_and_flags_are_refused)
 {
 	cr_assert_eq(try_map(0, 4, 4, 1, 0), -ENOTSUP);
-	cr_assert_eq(try_map(4, 4, 4, 1, 0), -ENOTSUP);
+	cr_assert_eq(try_map(7, 4, 4, 1, 0), -ENOTSUP);
 	cr_assert_eq(try_map(1000, 4, 4, 1, 0), -ENOTSUP);
 	cr_assert_eq(try_map((uint32_t)-1, 4, 4, 1, 0), -ENOTSUP);
 	cr_assert_eq(try_map(SHUNT_MAP_HASH, 4, 4, 1, 1u << 1), -EINVAL);
@@ -82,6 +82,7 @@ Test(map_shape, each_family_refuses_what_the_kernel_refuses)
 	cr_expect_eq(try_map(SHUNT_MAP_DEVMAP, 4, 8, 1, 0), 0);
 	cr_expect_eq(try_map(SHUNT_MAP_DEVMAP, 4, 2, 1, 0), -EINVAL);
 	cr_expect_eq(try_map(SHUNT_MAP_XSKMAP, 4, 8, 1, 0), -EINVAL);
+	cr_expect_eq(try_map(SHUNT_MAP_PERF_EVENT_ARRAY, 4, 8, 1, 0), -EINVAL);
 }
 
 Test(map_shape, a_huge_array_fails_cleanly_and_a_large_one_costs_nothing_until_touched)

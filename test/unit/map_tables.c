@@ -166,6 +166,22 @@ Test(map_of_maps, flags_are_those_of_the_outer_type)
 	end_map(hash);
 }
 
+Test(map_perf_event_array, it_takes_no_listener_and_has_none)
+{
+	struct shunt_map *map = make_map(SHUNT_MAP_PERF_EVENT_ARRAY, 4, 4, 4);
+	uint32_t key = 0, value = 7, past = 4;
+
+	cr_assert_eq(shunt_map_host_update(map, &key, &value, SHUNT_ANY), -ENOTSUP);
+	cr_assert_eq(shunt_map_host_update(map, &past, &value, SHUNT_ANY), -E2BIG);
+	cr_assert_eq(shunt_map_update(map, &key, &value, SHUNT_ANY), -EINVAL, "programs may not");
+	cr_assert_null(shunt_map_lookup(map, &key));
+	cr_assert_eq(shunt_map_host_lookup(map, &key, &value), -ENOENT);
+	cr_assert_eq(shunt_map_host_delete(map, &key), -ENOENT);
+	cr_assert_eq(shunt_map_host_delete(map, &past), -E2BIG);
+	cr_assert_eq(shunt_map_count(map), 4);
+	end_map(map);
+}
+
 Test(map_redirect, presence_follows_what_was_written)
 {
 	uint32_t types[] = {SHUNT_MAP_DEVMAP, SHUNT_MAP_CPUMAP, SHUNT_MAP_XSKMAP, SHUNT_MAP_DEVMAP_HASH};
