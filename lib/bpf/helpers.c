@@ -131,7 +131,7 @@ static const struct helper {
 	[18] = { "skb_vlan_push", 3, NULL },
 	[22] = { "perf_event_read", 2, NULL },
 	[23] = { "redirect", 2, bpf_helper_redirect },
-	[25] = { "perf_event_output", 5, NULL },
+	[25] = { "perf_event_output", 5, bpf_helper_perf_event_output },
 	[26] = { "skb_load_bytes", 4, NULL },
 	[27] = { "get_stackid", 3, NULL },
 	[28] = { "csum_diff", 5, bpf_helper_csum_diff },

@@ -26,6 +26,7 @@ unsigned bpf_helper_nr_args(uint32_t number);
 #define DECLARE_HELPER(name) uint64_t name(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
 
 /* helpers_xdp.c */
+DECLARE_HELPER(bpf_helper_perf_event_output);
 DECLARE_HELPER(bpf_helper_redirect);
 DECLARE_HELPER(bpf_helper_redirect_map);
 DECLARE_HELPER(bpf_helper_redirect_done);

@@ -62,6 +62,23 @@ uint64_t bpf_helper_redirect_done(uint64_t r1, uint64_t r2, uint64_t r3, uint64_
 	return 0;
 }
 
+/* ---- reports -------------------------------------------------------------------------------------------------- */
+
+/* Nobody listens to a PERF_EVENT_ARRAY here: what is left are the kernel's checks, in its order, and its answer to that. */
+uint64_t bpf_helper_perf_event_output(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
+{
+	const struct shunt_map_abi *map = shunt_map_abi((struct shunt_map *)(uintptr_t)r2);
+	uint64_t index = r3 & BPF_F_INDEX_MASK, frame_len = (r3 & BPF_F_CTXLEN_MASK) >> 32;
+
+	if (map->type != SHUNT_MAP_PERF_EVENT_ARRAY || (r3 & ~(BPF_F_INDEX_MASK | BPF_F_CTXLEN_MASK)))
+		return RESULT(-EINVAL);
+	if (frame_len > bpf_helper_xdp_get_buff_len(r1, 0, 0, 0, 0))
+		return RESULT(-EFAULT);
+	if (index == BPF_F_CURRENT_CPU)
+		index = shunt_cpu_id();
+	return RESULT(index < map->max_entries ? -ENOENT : -E2BIG);
+}
+
 /* ---- the frame's ends ----------------------------------------------------------------------------------------- */
 
 /* Comparisons are on integers: an offset may lead outside of every object. */

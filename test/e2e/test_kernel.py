@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: MIT
 """The kernel is the oracle: same verdicts, same frames, same maps, for every xdp-filter object and every frame."""
 
+import struct
+import tempfile
 import unittest
 
 from common import CAPTURE, OBJECTS, SKIP, main, rules_for, run_json, settings, shunt, skip, xdp_filters
@@ -33,6 +35,25 @@ class Kernel(unittest.TestCase):
     def test_queues_that_share_maps_do_what_they_do_in_the_kernel(self):
         deny, allow = OBJECTS / "xdpfilt_dny_all.o", OBJECTS / "xdpfilt_alw_tcp.o"
         self.check(*settings(rules_for(deny)), "--queue", deny, "--queue", allow)
+
+    def test_a_program_that_reports_to_perf_events_does_what_it_does_in_the_kernel_while_nobody_listens(self):
+        path = OBJECTS / "xdpdump_xdp.o"
+        if not path.is_file():
+            self.skipTest("xdpdump_xdp.o is not installed")
+        image = bytearray(path.read_bytes())
+        table, = struct.unpack_from("<Q", image, 40)
+        count, = struct.unpack_from("<H", image, 60)
+        sections = [struct.unpack_from("<IIQQQQ", image, table + 64 * i) for i in range(count)]
+        # Its only writable section with contents is .data: the interface to report on comes first, 1 in the kernel's test run.
+        data, = [offset for _, kind, flags, _, offset, size in sections if kind == 1 and flags == 3 and size == 12]
+        struct.pack_into("<II", image, data, 1, 128)
+        with tempfile.NamedTemporaryFile(suffix=".o") as file:
+            file.write(image)
+            file.flush()
+            kernel = run_json("--check-kernel", file.name, CAPTURE)["kernel"]
+        self.assertEqual(kernel["frames"], 1009)
+        for kind in ("verdict", "frame", "map"):
+            self.assertEqual(kernel[kind + "_differences"], 0, kernel.get("first_difference"))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ Test(bpf_helpers, every_number_has_the_kernels_name_and_only_known_ones_have_one
 	cr_expect_str_eq(bpf_helper_name(188), "xdp_get_buff_len");
 	cr_expect_null(bpf_helper_name(0));
 	cr_expect_null(bpf_helper_name(100000));
-	cr_expect_null(bpf_helper_builtin(25));
+	cr_expect_null(bpf_helper_builtin(22));
 	cr_expect_null(bpf_helper_builtin(UINT32_MAX));
 	cr_expect(bpf_helper_is_expanded(12) && !bpf_helper_is_expanded(181));
 }
@@ -250,6 +250,24 @@ Test(bpf_helpers, what_redirect_chose_is_reported_once_and_only_for_that_verdict
 	call(23, 7, 0, 0, 0, 0);
 	call(9004, P(&ctx), SHUNT_XDP_REDIRECT, 0, 0, 0);
 	cr_expect(ctx.redirect_index == 7 && !ctx.redirect_map);
+}
+
+Test(bpf_helpers, perf_event_output_answers_what_the_kernel_answers_while_nobody_listens)
+{
+	struct shunt_map *map = make_map(SHUNT_MAP_PERF_EVENT_ARRAY, 4, 4, 4096), *array = make_map(SHUNT_MAP_ARRAY, 4, 4, 4096);
+	char frame[60] = "", report[4] = "";
+	struct shunt_xdp_ctx ctx = { .data = frame, .data_end = frame + sizeof(frame) };
+	uint64_t this_cpu = UINT32_MAX;
+
+	cr_expect_eq(call(25, P(&ctx), P(map), this_cpu, P(report), sizeof(report)), ERR(ENOENT));
+	cr_expect_eq(call(25, P(&ctx), P(map), 4095, P(report), sizeof(report)), ERR(ENOENT));
+	cr_expect_eq(call(25, P(&ctx), P(map), 4096, P(report), sizeof(report)), ERR(E2BIG));
+	cr_expect_eq(call(25, P(&ctx), P(map), this_cpu | 60ull << 32, P(report), sizeof(report)), ERR(ENOENT));
+	cr_expect_eq(call(25, P(&ctx), P(map), this_cpu | 61ull << 32, P(report), sizeof(report)), ERR(EFAULT));
+	cr_expect_eq(call(25, P(&ctx), P(map), this_cpu | 1ull << 52, P(report), sizeof(report)), ERR(EINVAL));
+	cr_expect_eq(call(25, P(&ctx), P(array), this_cpu, P(report), sizeof(report)), ERR(EINVAL));
+	shunt_map_put(map);
+	shunt_map_put(array);
 }
 
 /* ---- loops ---------------------------------------------------------------------------------------------------- */
