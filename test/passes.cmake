@@ -24,6 +24,10 @@ shunt_add_criterion(passes LABELS ir
   SOURCES unit/passes.c unit/passes_meaning.c unit/passes_remarks.c $<TARGET_OBJECTS:shunt_passes_objects>
   LIBS shunt_llvm_headers shunt_llvm_libs)
 
+# 5,000 random functions, compiled before and after the passes.
+shunt_add_criterion(passes_random LABELS exec
+  SOURCES unit/passes_random.c unit/passes_random_ir.c $<TARGET_OBJECTS:shunt_passes_objects> LIBS shunt_llvm_headers shunt_llvm_libs)
+
 # The C host: as the project's compiler makes it, and by clang with the passes at every level.
 if(TARGET c_host)
   set(C_HOST_CHECK sh ${PROJECT_SOURCE_DIR}/examples/c-host/check.sh)

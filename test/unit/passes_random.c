@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The law of the passes over random modules: compiled as they are and after the passes, they give the same results and run the same
+ * programs in the same order. The verifier looks after each pass, a second run changes nothing. SHUNT_RANDOM_SEED=N in the
+ * environment tries other modules than those of every day.
+ */
+#include <llvm-c/Error.h>
+#include <llvm-c/ExecutionEngine.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include "test/unit/passes.h"
+#include "test/unit/passes_random_ir.h"
+
+enum { NR_CASES = 50, NR_MODULES = 25, NR_CPUS = 3, MAX_ENTRIES = 5, STRIDE = 16 };
+
+static _Thread_local uint32_t cpu_number;
+static uint64_t notes;
+uint64_t random_nr_stub_calls; /* for the assembly below */
+static char storage[128] __attribute__((aligned(8))), hashed[8];
+
+static struct shunt_map_abi array = { SHUNT_MAP_ARRAY, 4, 12, MAX_ENTRIES, STRIDE, 7, storage };
+static struct shunt_map_abi array_2 = { SHUNT_MAP_ARRAY, 4, 12, MAX_ENTRIES, STRIDE, 7, storage + 64 };
+static struct shunt_map_abi percpu_array = { SHUNT_MAP_PERCPU_ARRAY, 4, 12, MAX_ENTRIES, STRIDE, 7, storage };
+static struct shunt_map_abi hash = { SHUNT_MAP_HASH, 4, 8, MAX_ENTRIES, 0, 0, NULL };
+static struct shunt_map_abi percpu_hash = { SHUNT_MAP_PERCPU_HASH, 4, 8, MAX_ENTRIES, 0, 0, NULL };
+
+/* What a dispatcher's stub does at last: a jump to what the nest register names. It may clobber r11, or x16 and x17. */
+void random_stub(void);
+#if defined(__x86_64__)
+__asm__(".text\n.globl random_stub\nrandom_stub:\n"
+	"movq random_nr_stub_calls@GOTPCREL(%rip), %r11\nincq (%r11)\njmpq *%r10\n");
+#else
+__asm__(".text\n.globl random_stub\nrandom_stub:\n"
+	"adrp x16, :got:random_nr_stub_calls\nldr x16, [x16, :got_lo12:random_nr_stub_calls]\n"
+	"ldr x17, [x16]\nadd x17, x17, #1\nstr x17, [x16]\nbr x18\n");
+#endif
+
+/* Sees each program run; the thread moves to another CPU meanwhile. */
+static void my_note(uint64_t value)
+{
+	notes = notes * 31 + value;
+	cpu_number = (uint32_t)(notes % (NR_CPUS + 1)) - 1;
+}
+
+static uint32_t my_cpu_id(void)
+{
+	return cpu_number;
+}
+
+static char *copy(void *p, int64_t cpu)
+{
+	return (char *)((uintptr_t)p + (uintptr_t)cpu * (UINT64_C(1) << SHUNT_PERCPU_SHIFT));
+}
+
+static void *my_percpu_this(void *p)
+{
+	return copy(p, (int32_t)cpu_number);
+}
+
+static void *my_percpu_of(void *p, uint32_t cpu)
+{
+	return cpu < NR_CPUS ? copy(p, cpu) : NULL;
+}
+
+static uint32_t my_nr_cpus(void)
+{
+	return NR_CPUS;
+}
+
+static void *my_find(void *map, const void *key)
+{
+	uint32_t number;
+
+	memcpy(&number, key, sizeof(number));
+	return number % 2 ? NULL : hashed;
+}
+
+static void *lookup(struct shunt_map_abi *map, const void *key, int64_t cpu)
+{
+	bool is_hash = map->type == SHUNT_MAP_HASH || map->type == SHUNT_MAP_PERCPU_HASH;
+	uint32_t number;
+	char *p;
+
+	memcpy(&number, key, sizeof(number));
+	if (is_hash)
+		p = my_find(map, key);
+	else
+		p = number < map->max_entries ? (char *)map->values + (size_t)number * map->stride : NULL;
+	return p && (map->type == SHUNT_MAP_PERCPU_ARRAY || map->type == SHUNT_MAP_PERCPU_HASH) ? copy(p, cpu) : p;
+}
+
+static void *my_lookup(struct shunt_map_abi *map, const void *key)
+{
+	return lookup(map, key, (int32_t)cpu_number);
+}
+
+static void *my_lookup_of(struct shunt_map_abi *map, const void *key, uint32_t cpu)
+{
+	return cpu < NR_CPUS ? lookup(map, key, cpu) : NULL;
+}
+
+static uint64_t my_helper_1(uint64_t map, uint64_t key, uint64_t a, uint64_t b, uint64_t c)
+{
+	return (uintptr_t)my_lookup((void *)(uintptr_t)map, (const void *)(uintptr_t)key);
+}
+
+static void map_name(LLVMExecutionEngineRef engine, LLVMModuleRef module, const char *name, void *address)
+{
+	LLVMValueRef value = LLVMGetNamedFunction(module, name);
+
+	if (!value)
+		value = LLVMGetNamedGlobal(module, name);
+	if (value)
+		LLVMAddGlobalMapping(engine, value, address);
+}
+
+static LLVMExecutionEngineRef compile(LLVMModuleRef module)
+{
+	const struct {
+		const char *name;
+		void *address;
+	} names[] = {
+		{ "note", my_note },
+		{ "shunt_cpu_id", my_cpu_id },
+		{ "shunt_percpu_this", my_percpu_this },
+		{ "shunt_percpu_of", my_percpu_of },
+		{ "shunt_nr_cpus", my_nr_cpus },
+		{ "shunt_map_lookup", my_lookup },
+		{ "shunt_map_lookup_of", my_lookup_of },
+		{ "shunt_map_find_percpu", my_find },
+		{ "shunt_map_find_hash", my_find },
+		{ "_bpf_helper_ext_0001", my_helper_1 },
+		{ "array", &array },
+		{ "array_2", &array_2 },
+		{ "percpu_array", &percpu_array },
+		{ "hash", &hash },
+		{ "percpu_hash", &percpu_hash },
+		{ "object", storage },
+	};
+	struct LLVMMCJITCompilerOptions jit;
+	LLVMExecutionEngineRef engine;
+	char *error = NULL, stub[32];
+
+	LLVMInitializeMCJITCompilerOptions(&jit, sizeof(jit));
+	jit.CodeModel = LLVMCodeModelLarge;
+	jit.OptLevel = 0;
+	cr_assert_eq(LLVMCreateMCJITCompilerForModule(&engine, module, &jit, sizeof(jit), &error), 0, "%s", error);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		map_name(engine, module, names[i].name, names[i].address);
+	for (unsigned i = 0; i < RANDOM_IR_NR_DISPATCHERS; i++) {
+		snprintf(stub, sizeof(stub), SHUNT_STUB_PREFIX "d%u", i);
+		map_name(engine, module, stub, random_stub);
+	}
+	return engine;
+}
+
+static struct shunt_pass_map describe(const char *symbol, const struct shunt_map_abi *map, bool values_known)
+{
+	return (struct shunt_pass_map){
+		.symbol = symbol, .type = map->type, .key_size = map->key_size, .value_size = map->value_size,
+		.max_entries = map->max_entries, .stride = map->stride, .index_mask = map->index_mask,
+		.values = values_known ? (uintptr_t)map->values : 0,
+	};
+}
+
+/* Each pass by itself, as "shunt" does it, so that the verifier sees every step; then all again. */
+static void run_passes(LLVMModuleRef module, uint64_t seed, struct shunt_pass_counts *counts)
+{
+	static const char *const passes[] = { "shunt-mark", "shunt-bpf-helpers", "shunt-percpu", "shunt-targets", "shunt-dispatch" };
+	struct shunt_pass_map maps[] = {
+		describe("array", &array, seed % 2), describe("array_2", &array_2, seed % 2), describe("percpu_array", &percpu_array, seed % 2),
+		describe("hash", &hash, false), describe("percpu_hash", &percpu_hash, false),
+	};
+	struct shunt_pass_options options = {
+		.maps = maps, .nr_maps = sizeof(maps) / sizeof(maps[0]), .cpu = SHUNT_PASS_CPU_TP,
+		.cpu_offset = (char *)&cpu_number - (char *)__builtin_thread_pointer(),
+		.nr_cpus = seed % 3 ? NR_CPUS : 0, .spectre_v1 = seed % 4 == 3,
+	};
+	char *once, *twice;
+
+	for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]); i++) {
+		cr_assert_eq(shunt_passes_run(module, passes[i], &options, counts, NULL), 0);
+		check_module(module);
+	}
+	once = LLVMPrintModuleToString(module);
+	cr_assert_eq(shunt_passes_run(module, "shunt", &options, NULL, NULL), 0);
+	twice = LLVMPrintModuleToString(module);
+	cr_expect_str_eq(once, twice, "seed %lu: a second run changes the module", (unsigned long)seed);
+	LLVMDisposeMessage(once);
+	LLVMDisposeMessage(twice);
+}
+
+static void optimise(LLVMModuleRef module)
+{
+	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+	LLVMErrorRef error = LLVMRunPasses(module, "default<O1>", NULL, options);
+
+	cr_assert_null(error);
+	LLVMDisposePassBuilderOptions(options);
+}
+
+typedef uint64_t case_fn(uint64_t a, uint64_t b);
+
+static void compare(uint64_t seed, unsigned number, case_fn *before, case_fn *after)
+{
+	static const uint64_t inputs[][2] = { { 0, 1 }, { 0x123456789abcdef, 3 }, { UINT64_MAX, 6 } };
+
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+		uint64_t wanted, wanted_notes, got;
+
+		notes = 0;
+		cpu_number = (uint32_t)i - 1;
+		wanted = before(inputs[i][0], inputs[i][1]);
+		wanted_notes = notes;
+		notes = 0;
+		cpu_number = (uint32_t)i - 1;
+		got = after(inputs[i][0], inputs[i][1]);
+		cr_assert_eq(got, wanted, "seed %lu, case %u, input %zu: %lx, should be %lx", (unsigned long)seed, number, i, (unsigned long)got,
+			     (unsigned long)wanted);
+		cr_assert_eq(notes, wanted_notes, "seed %lu, case %u, input %zu: other programs ran", (unsigned long)seed, number, i);
+	}
+}
+
+static void try_module(uint64_t seed, struct shunt_pass_counts *counts)
+{
+	char *triple = LLVMGetDefaultTargetTriple(), *text = random_ir(seed, NR_CASES, triple), name[32];
+	LLVMContextRef context = LLVMContextCreate();
+	LLVMModuleRef module = parse_module(context, text), lowered = LLVMCloneModule(module);
+	LLVMExecutionEngineRef before, after;
+
+	run_passes(lowered, seed, counts);
+	if (seed % 4 == 0)
+		optimise(lowered);
+	before = compile(module);
+	after = compile(lowered);
+	for (unsigned i = 0; i < NR_CASES; i++) {
+		snprintf(name, sizeof(name), "case_%u", i);
+		compare(seed, i, (case_fn *)LLVMGetFunctionAddress(before, name), (case_fn *)LLVMGetFunctionAddress(after, name));
+	}
+	LLVMDisposeExecutionEngine(before);
+	LLVMDisposeExecutionEngine(after);
+	LLVMContextDispose(context);
+	LLVMDisposeMessage(triple);
+	free(text);
+}
+
+static void try_modules(uint64_t first)
+{
+	const char *base = getenv("SHUNT_RANDOM_SEED");
+	struct shunt_pass_counts counts = { 0 };
+
+	for (uint64_t i = 0; i < NR_MODULES; i++)
+		try_module((base ? strtoull(base, NULL, 0) : 0) + first * NR_MODULES + i, &counts);
+	/* All of it happened, often. */
+	cr_expect_gt(counts.dispatches, 100u);
+	cr_expect_gt(counts.static_calls, 100u);
+	cr_expect_gt(counts.marked, 100u);
+	cr_expect_gt(counts.helpers, 20u);
+	cr_expect_gt(counts.cpu_ids, 20u);
+	cr_expect_gt(counts.percpu_array_lookups + counts.percpu_hash_lookups + counts.array_lookups, 100u);
+	cr_expect_gt(random_nr_stub_calls, 100u);
+	printf("%d cases: %u dispatched calls, %u static, %u marked, %u per-CPU and map calls inlined, %u left; %lu stub calls\n",
+	       NR_MODULES * NR_CASES, counts.dispatches, counts.static_calls, counts.marked,
+	       counts.cpu_ids + counts.percpu_this + counts.percpu_of + counts.array_lookups + counts.percpu_array_lookups +
+		       counts.percpu_hash_lookups,
+	       counts.missed, (unsigned long)random_nr_stub_calls);
+}
+
+static void setup(void)
+{
+	LLVMLinkInMCJIT();
+	LLVMInitializeNativeTarget();
+	LLVMInitializeNativeAsmPrinter();
+}
+
+TestSuite(random, .init = setup, .timeout = 300);
+
+Test(random, modules_mean_the_same_after_the_passes_1)
+{
+	try_modules(0);
+}
+
+Test(random, modules_mean_the_same_after_the_passes_2)
+{
+	try_modules(1);
+}
+
+Test(random, modules_mean_the_same_after_the_passes_3)
+{
+	try_modules(2);
+}
+
+Test(random, modules_mean_the_same_after_the_passes_4)
+{
+	try_modules(3);
+}
