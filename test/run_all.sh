@@ -5,12 +5,13 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 status=0
-logs=()
 for preset in release asan tsan; do
 	log=build/$preset/test.log
-	logs+=("$log")
-	printf '+ ctest --preset %s %s\n' "$preset" "$*" >&2
-	ctest --preset "$preset" --output-junit test.xml -j "$(nproc)" "$@" | tee "$log"
+	left_out=()
+	# Under the thread sanitizer only what has threads.
+	[[ $preset == tsan ]] && left_out=(-LE 'ir|encode|e2e|install')
+	printf '+ ctest --preset %s %s\n' "$preset" "${left_out[*]} $*" >&2
+	ctest --preset "$preset" --output-junit test.xml -j "$(nproc)" "${left_out[@]}" "$@" | tee "$log"
 	((PIPESTATUS[0] == 0)) || status=1
 done
 
