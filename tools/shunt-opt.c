@@ -11,6 +11,8 @@
 #include <llvm-c/Core.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/IRReader.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <shunt/passes.h>
 #include "passes/remark_yaml.h"
@@ -32,6 +34,7 @@ static const char help[] =
 	"                           the thread pointer), or call (nothing is known: shunt_cpu_id stays a call)\n"
 	"      --nr-cpus=N          number of possible CPUs (default: code calls shunt_nr_cpus)\n"
 	"      --spectre-v1         mask array indices after their bound check\n"
+	"      --retarget=TRIPLE      first make a module for bpf one for TRIPLE ('host': this machine)\n"
 	"      --llvm-before=LIST   LLVM passes to run before ours, as opt's -passes takes them\n"
 	"      --llvm-after=LIST    LLVM passes to run after ours\n"
 	"  -r, --remarks=FILE       what became of each call, as LLVM's YAML remarks ('-': standard error)\n"
@@ -46,7 +49,7 @@ static const char help[] =
 	"Example: shunt-opt --map counts:type=percpu_array,key=4,value=8,entries=256 --llvm-after='default<O2>' in.ll -o out.ll\n";
 
 struct settings {
-	const char *pipeline, *llvm_before, *llvm_after, *remarks, *output, *input;
+	const char *pipeline, *llvm_before, *llvm_after, *remarks, *output, *input, *retarget;
 	struct shunt_pass_options options;
 	struct shunt_pass_map *maps;
 	FILE *remarks_file;
@@ -203,7 +206,7 @@ static int parse_cpu(struct shunt_pass_options *options, const char *text)
 	return 0;
 }
 
-enum { OPT_MAPS = 256, OPT_CPU, OPT_NR_CPUS, OPT_SPECTRE, OPT_BEFORE, OPT_AFTER, OPT_VERSION };
+enum { OPT_MAPS = 256, OPT_CPU, OPT_NR_CPUS, OPT_SPECTRE, OPT_BEFORE, OPT_AFTER, OPT_RETARGET, OPT_VERSION };
 
 static const struct option long_options[] = {
 	{ "passes", required_argument, NULL, 'p' },
@@ -214,6 +217,7 @@ static const struct option long_options[] = {
 	{ "spectre-v1", no_argument, NULL, OPT_SPECTRE },
 	{ "llvm-before", required_argument, NULL, OPT_BEFORE },
 	{ "llvm-after", required_argument, NULL, OPT_AFTER },
+	{ "retarget", required_argument, NULL, OPT_RETARGET },
 	{ "remarks", required_argument, NULL, 'r' },
 	{ "stats", no_argument, NULL, 's' },
 	{ "output", required_argument, NULL, 'o' },
@@ -250,6 +254,9 @@ static int parse_option(struct settings *settings, int option)
 		return 0;
 	case OPT_AFTER:
 		settings->llvm_after = optarg;
+		return 0;
+	case OPT_RETARGET:
+		settings->retarget = optarg;
 		return 0;
 	case 'r':
 		settings->remarks = optarg;
@@ -367,6 +374,44 @@ static int run_llvm(LLVMModuleRef module, const char *pipeline)
 	return EXIT_USAGE;
 }
 
+static int retarget(LLVMModuleRef module, const struct settings *settings)
+{
+	bool is_host = settings->retarget && !strcmp(settings->retarget, "host");
+	char *triple, *layout, *error = NULL;
+	LLVMTargetMachineRef machine;
+	LLVMTargetDataRef data;
+	LLVMTargetRef target;
+	int ret;
+
+	if (!settings->retarget)
+		return 0;
+	LLVMInitializeX86TargetInfo();
+	LLVMInitializeX86Target();
+	LLVMInitializeX86TargetMC();
+	LLVMInitializeAArch64TargetInfo();
+	LLVMInitializeAArch64Target();
+	LLVMInitializeAArch64TargetMC();
+	triple = is_host ? LLVMGetDefaultTargetTriple() : LLVMNormalizeTargetTriple(settings->retarget);
+	if (LLVMGetTargetFromTriple(triple, &target, &error)) {
+		ret = complain(EXIT_USAGE, "--retarget=%s: use an x86-64 or arm64 triple", settings->retarget);
+		LLVMDisposeMessage(error);
+		LLVMDisposeMessage(triple);
+		return ret;
+	}
+	machine = LLVMCreateTargetMachine(target, triple, "", "", LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelDefault);
+	data = LLVMCreateTargetDataLayout(machine);
+	layout = LLVMCopyStringRepOfTargetData(data);
+	ret = shunt_module_retarget(module, triple, layout, &error);
+	if (ret)
+		complain(0, "%s: %s", settings->input, error ? error : strerror(-ret));
+	free(error);
+	LLVMDisposeMessage(layout);
+	LLVMDisposeTargetData(data);
+	LLVMDisposeTargetMachine(machine);
+	LLVMDisposeMessage(triple);
+	return ret ? EXIT_FAILED : 0;
+}
+
 static int run_shunt(LLVMModuleRef module, struct settings *settings, struct shunt_pass_counts *counts)
 {
 	char *error = NULL;
@@ -444,6 +489,8 @@ static int process(LLVMContextRef context, struct settings *settings, const bool
 	if (!module)
 		return EXIT_FAILED;
 	ret = verify(module, settings->input, "as it is");
+	if (!ret)
+		ret = retarget(module, settings);
 	if (!ret)
 		ret = run_llvm(module, settings->llvm_before);
 	if (!ret)

@@ -94,6 +94,17 @@ struct shunt_pass_counts {
 SHUNT_API int shunt_passes_run(LLVMModuleRef module, const char *pipeline, const struct shunt_pass_options *options,
 			       struct shunt_pass_counts *counts, char **error);
 
+/*
+ * Makes what `clang -target bpf -emit-llvm` gave a module for triple and data_layout (of an LLVM target machine, or of
+ * shunt_jit_triple() and shunt_jit_data_layout()): drops BPF's target attributes and llvm.bpf.passthrough, lowers llvm.bpf.compare, and takes the
+ * section names off that would clash. A program's section (its type) is then the function's string attribute
+ * SHUNT_SECTION_ATTRIBUTE; .maps, .ksyms and .kconfig stay. Run it before the passes. Does nothing where triple is the module's already.
+ * -EINVAL, module unchanged: not a little-endian BPF module, or one that holds inline BPF assembly, CO-RE relocations that nobody has
+ * resolved, or intrinsics of BPF loaders; *error, unless error is NULL, is then a sentence that names it, to free().
+ */
+#define SHUNT_SECTION_ATTRIBUTE "shunt-section"
+SHUNT_API int shunt_module_retarget(LLVMModuleRef module, const char *triple, const char *data_layout, char **error);
+
 #ifdef __cplusplus
 }
 #endif
