@@ -211,7 +211,7 @@ int shunt_dispatcher_create(const char *name, const struct shunt_dispatcher_opti
 		return err;
 	if (!out)
 		return shunt_fail(EINVAL, "dispatcher '%s': there is no pointer to return it by", name);
-	if (options && ((unsigned int)options->plan > SHUNT_PLAN_KERNEL || (unsigned int)options->miss > SHUNT_MISS_LFENCE))
+	if (options && ((unsigned int)options->plan > SHUNT_PLAN_WEIGHTED || (unsigned int)options->miss > SHUNT_MISS_LFENCE))
 		return shunt_fail(EINVAL, "dispatcher '%s': plan %u or miss %u does not exist", name, (unsigned int)options->plan,
 				  (unsigned int)options->miss);
 	d = shunt_dispatcher_new(options);

@@ -24,7 +24,8 @@
 
 struct shunt_dispatcher_entry {
 	uint64_t program;
-	uint32_t count; /* attachments, at least 1 */
+	uint32_t count;  /* attachments, at least 1 */
+	uint32_t weight; /* what the host said, or 0 */
 };
 
 struct shunt_dispatcher {

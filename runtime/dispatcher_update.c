@@ -55,7 +55,7 @@ static uint32_t find_entry(const struct entries *entries, uint64_t program, bool
 	return low;
 }
 
-static int add_entry(const struct shunt_dispatcher *d, struct entries *entries, const void *program, uint32_t count)
+static int add_entry(const struct shunt_dispatcher *d, struct entries *entries, const void *program, uint32_t count, uint32_t weight)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)program;
 	bool is_there;
@@ -67,30 +67,32 @@ static int add_entry(const struct shunt_dispatcher *d, struct entries *entries, 
 		if (entries->list[i].count > UINT32_MAX - count)
 			return shunt_fail(EINVAL, "dispatcher '%s': program %p is attached too often to count", d->name, program);
 		entries->list[i].count += count;
+		if (weight)
+			entries->list[i].weight = weight;
 		return 0;
 	}
 	memmove(&entries->list[i + 1], &entries->list[i], (entries->nr - i) * sizeof(*entries->list));
-	entries->list[i] = (struct shunt_dispatcher_entry){ .program = addr, .count = count };
+	entries->list[i] = (struct shunt_dispatcher_entry){ .program = addr, .count = count, .weight = weight };
 	entries->nr++;
 	entries->is_changed = true;
 	return 0;
 }
 
-/* Takes up to count attachments of program back; *taken says how many there were. */
+/* Takes up to count attachments of program back; *taken is what they were. */
 static int drop_entry(const struct shunt_dispatcher *d, struct entries *entries, const void *program, uint32_t count,
-		      uint32_t *taken)
+		      struct shunt_dispatcher_entry *taken)
 {
 	bool is_there;
 	uint32_t i = find_entry(entries, (uint64_t)(uintptr_t)program, &is_there);
 
 	if (!is_there)
 		return shunt_fail(ENOENT, "dispatcher '%s': program %p is not attached", d->name, program);
+	*taken = entries->list[i];
 	if (entries->list[i].count > count) {
 		entries->list[i].count -= count;
-		*taken = count;
+		taken->count = count;
 		return 0;
 	}
-	*taken = entries->list[i].count;
 	entries->nr--;
 	memmove(&entries->list[i], &entries->list[i + 1], (entries->nr - i) * sizeof(*entries->list));
 	entries->is_changed = true;
@@ -155,7 +157,7 @@ static int build_tree(const struct shunt_dispatcher *d, const struct entries *en
 	}
 	for (uint32_t i = 0; i < entries->nr; i++) {
 		programs[i] = entries->list[i].program;
-		weights[i] = entries->list[i].count;
+		weights[i] = entries->list[i].weight ? entries->list[i].weight : entries->list[i].count;
 	}
 	err = shunt_plan_make(d->kind, programs, weights, entries->nr, &plan);
 	if (err)
@@ -240,7 +242,7 @@ int shunt_dispatcher_attach_many(struct shunt_dispatcher *dispatcher, const void
 	err = copy_entries(dispatcher, nr, &entries);
 	if (!err) {
 		for (size_t i = 0; i < nr && !err; i++)
-			err = add_entry(dispatcher, &entries, programs[i], 1);
+			err = add_entry(dispatcher, &entries, programs[i], 1, 0);
 		err = finish(dispatcher, &entries, err);
 	}
 	if (!err)
@@ -251,8 +253,8 @@ int shunt_dispatcher_attach_many(struct shunt_dispatcher *dispatcher, const void
 
 int shunt_dispatcher_detach_many(struct shunt_dispatcher *dispatcher, const void *const *programs, size_t nr)
 {
+	struct shunt_dispatcher_entry taken;
 	struct entries entries;
-	uint32_t taken;
 	int err = begin(dispatcher, programs, nr);
 
 	if (err)
@@ -281,8 +283,8 @@ int shunt_dispatcher_detach(struct shunt_dispatcher *dispatcher, const void *pro
 
 int shunt_dispatcher_replace(struct shunt_dispatcher *dispatcher, const void *from, const void *to)
 {
+	struct shunt_dispatcher_entry taken = { 0 };
 	struct entries entries;
-	uint32_t count = 0;
 	bool is_there;
 	int err = begin(dispatcher, &from, 1);
 
@@ -295,15 +297,45 @@ int shunt_dispatcher_replace(struct shunt_dispatcher *dispatcher, const void *fr
 			if (!is_there)
 				err = shunt_fail(ENOENT, "dispatcher '%s': program %p is not attached", dispatcher->name, from);
 		} else {
-			err = drop_entry(dispatcher, &entries, from, UINT32_MAX, &count);
+			err = drop_entry(dispatcher, &entries, from, UINT32_MAX, &taken);
 			if (!err)
-				err = add_entry(dispatcher, &entries, to, count);
+				err = add_entry(dispatcher, &entries, to, taken.count, taken.weight);
 		}
 		err = finish(dispatcher, &entries, err);
 	}
 	if (!err && from != to) {
-		dispatcher->nr_attaches += count;
-		dispatcher->nr_detaches += count;
+		dispatcher->nr_attaches += taken.count;
+		dispatcher->nr_detaches += taken.count;
+	}
+	pthread_mutex_unlock(&dispatcher->mutex);
+	return err;
+}
+
+int shunt_dispatcher_set_weights(struct shunt_dispatcher *dispatcher, const void *const *programs, const uint32_t *weights, size_t nr)
+{
+	struct entries entries;
+	int err = begin(dispatcher, programs, nr);
+
+	if (err)
+		return err;
+	if (nr && !weights)
+		err = shunt_fail(EINVAL, "dispatcher '%s': there is no list of %zu weights", dispatcher->name, nr);
+	else
+		err = copy_entries(dispatcher, 0, &entries);
+	if (!err) {
+		for (size_t i = 0; i < nr && !err; i++) {
+			bool is_there;
+			uint32_t at = find_entry(&entries, (uint64_t)(uintptr_t)programs[i], &is_there);
+
+			if (!is_there) {
+				err = shunt_fail(ENOENT, "dispatcher '%s': program %p is not attached, it cannot be given a weight",
+						 dispatcher->name, programs[i]);
+				break;
+			}
+			entries.is_changed |= entries.list[at].weight != weights[i];
+			entries.list[at].weight = weights[i];
+		}
+		err = finish(dispatcher, &entries, err);
 	}
 	pthread_mutex_unlock(&dispatcher->mutex);
 	return err;

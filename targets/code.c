@@ -3,6 +3,7 @@
 #include "targets/code.h"
 
 #include <errno.h>
+#include <string.h>
 
 void shunt_code_init(struct shunt_code *code, void *bytes, size_t capacity, uint64_t addr)
 {
@@ -18,21 +19,27 @@ uint64_t shunt_code_here(const struct shunt_code *code)
 	return code->addr + code->len;
 }
 
-/*
- * Byte by byte, so that the result does not depend on the byte order of the machine that encodes. What does not fit ends the code:
- * a shorter value behind it must not close the gap.
- */
-static void emit(struct shunt_code *code, uint64_t value, size_t len)
+/* What does not fit ends the code: a shorter value behind it must not close the gap. */
+void shunt_code_emit(struct shunt_code *code, const uint8_t *bytes, size_t len)
 {
 	if (code->bytes) {
 		if (code->error == -ENOSPC || code->capacity < code->len || code->capacity - code->len < len) {
 			shunt_code_fail(code, ENOSPC);
 			return;
 		}
-		for (size_t i = 0; i < len; i++)
-			code->bytes[code->len + i] = (uint8_t)(value >> (8 * i));
+		memcpy(code->bytes + code->len, bytes, len);
 	}
 	code->len += len;
+}
+
+/* Byte by byte, so that the result does not depend on the byte order of the machine that encodes. */
+static inline void emit(struct shunt_code *code, uint64_t value, size_t len)
+{
+	uint8_t bytes[8];
+
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (uint8_t)(value >> (8 * i));
+	shunt_code_emit(code, bytes, len);
 }
 
 void shunt_code_emit8(struct shunt_code *code, uint8_t byte)

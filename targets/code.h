@@ -22,6 +22,7 @@ struct shunt_code {
 void shunt_code_init(struct shunt_code *code, void *bytes, size_t capacity, uint64_t addr);
 /* Address of the next byte. */
 uint64_t shunt_code_here(const struct shunt_code *code);
+void shunt_code_emit(struct shunt_code *code, const uint8_t *bytes, size_t len);
 void shunt_code_emit8(struct shunt_code *code, uint8_t byte);
 void shunt_code_emit32(struct shunt_code *code, uint32_t word); /* little endian, as instructions of both targets are */
 void shunt_code_emit64(struct shunt_code *code, uint64_t word);

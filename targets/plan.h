@@ -15,13 +15,15 @@ enum shunt_plan_op {
 	SHUNT_PLAN_OP_EQUAL,    /* pointer == programs[program]: jump there; else next node */
 	SHUNT_PLAN_OP_ABOVE,    /* pointer > programs[program]: go to node `node`; else next node */
 	SHUNT_PLAN_OP_ANCHOR,   /* later compares are relative to an anchor of the target's choice, next node. First node only */
-	SHUNT_PLAN_OP_RANGE,    /* as ANCHOR, and a pointer outside programs[0]..programs[nr_programs - 1] goes to the fallback */
+	/* A pointer outside programs[0]..programs[nr_programs - 1] goes to the next fallback. As first node it is an ANCHOR too; a later one
+	 * needs an ANCHOR as first node */
+	SHUNT_PLAN_OP_RANGE,
 	SHUNT_PLAN_OP_FALLBACK, /* to the program that the pointer names, by an indirect jump. The last node is one */
 };
 
 struct shunt_plan_node {
 	enum shunt_plan_op op;
-	bool align16;     /* this node starts at a multiple of 16 bytes (the kernel's shape) */
+	bool align16;     /* this node starts at a multiple of 16 bytes: fetched in one piece when it is jumped to */
 	uint32_t program; /* EQUAL, ABOVE: index into programs */
 	uint32_t node;    /* ABOVE: index of a later node */
 };
@@ -32,6 +34,7 @@ struct shunt_plan {
 	const struct shunt_plan_node *nodes;
 	uint32_t nr_nodes;
 	uint32_t depth; /* compares on the longest path */
+	bool is_literal; /* every compare is emitted, also one whose result the flags hold already (the kernel's shape) */
 };
 
 enum shunt_fallback {

@@ -15,8 +15,9 @@ static bool is_valid_node(const struct shunt_plan *plan, uint32_t index)
 	case SHUNT_PLAN_OP_ABOVE:
 		return node->program < plan->nr_programs && node->node > index && node->node < plan->nr_nodes;
 	case SHUNT_PLAN_OP_ANCHOR:
-	case SHUNT_PLAN_OP_RANGE:
 		return index == 0 && plan->nr_programs > 0;
+	case SHUNT_PLAN_OP_RANGE:
+		return plan->nr_programs > 0 && (index == 0 || plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR);
 	case SHUNT_PLAN_OP_FALLBACK:
 		return true;
 	}
@@ -36,29 +37,69 @@ static bool is_valid(const struct shunt_plan *plan)
 	return true;
 }
 
-static void emit_pass(struct shunt_tree *tree, struct shunt_code *code, const struct shunt_tree_ops *ops)
+/* Adds lengths and padding up; returns the tree's length. */
+static uint32_t place_nodes(struct shunt_tree *tree, uint64_t addr)
+{
+	uint32_t offset = 0;
+
+	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
+		if (tree->plan->nodes[i].align16)
+			offset += (uint32_t)-(addr + offset) & 15;
+		tree->nodes[i].offset = offset;
+		offset += tree->nodes[i].len;
+	}
+	return offset;
+}
+
+/* Makes jumps that do not reach long; false when there were none. */
+static bool grow_jumps(struct shunt_tree *tree, int64_t reach)
+{
+	bool grown = false;
+
+	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
+		struct shunt_tree_node *node = &tree->nodes[i];
+
+		if (!node->growth || node->is_long || (int64_t)tree->nodes[node->to].offset - (node->offset + node->len) <= reach)
+			continue;
+		node->is_long = true;
+		node->len += node->growth;
+		grown = true;
+	}
+	return grown;
+}
+
+static uint32_t lay_out(struct shunt_tree *tree, uint64_t addr, const struct shunt_tree_ops *ops)
+{
+	uint32_t len;
+
+	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
+		struct shunt_tree_node *node = &tree->nodes[i];
+
+		node->to = SHUNT_TREE_NOWHERE;
+		ops->measure_node(tree, i, node);
+	}
+	do
+		len = place_nodes(tree, addr);
+	while (grow_jumps(tree, ops->short_reach));
+	return len;
+}
+
+static void emit_nodes(struct shunt_tree *tree, struct shunt_code *code, const struct shunt_tree_ops *ops)
 {
 	tree->start = code->len;
-	tree->changed = false;
-	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
-		size_t offset;
-
-		if (tree->plan->nodes[i].align16)
-			ops->emit_nops(code, -shunt_code_here(code) & 15);
-		offset = code->len - tree->start;
-		if (offset != tree->nodes[i].offset) {
-			tree->nodes[i].offset = offset;
-			tree->changed = true;
-		}
+	for (uint32_t i = 0; i < tree->plan->nr_nodes && !code->error; i++) {
+		ops->emit_nops(code, tree->start + tree->nodes[i].offset - code->len);
 		ops->emit_node(tree, code, i);
+		if (!code->error && code->len - tree->start != tree->nodes[i].offset + tree->nodes[i].len)
+			shunt_code_fail(code, EINVAL);
 	}
 }
 
 void shunt_tree_emit(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback,
 		     const struct shunt_tree_ops *ops)
 {
-	struct shunt_tree tree = { .plan = plan, .fallback = fallback, .reuses_flags = true };
-	struct shunt_code measure;
+	struct shunt_tree tree = { .plan = plan, .fallback = fallback, .reuses_flags = !plan->is_literal };
+	uint32_t len;
 
 	if (!is_valid(plan)) {
 		shunt_code_fail(code, EINVAL);
@@ -74,17 +115,14 @@ void shunt_tree_emit(struct shunt_code *code, const struct shunt_plan *plan, enu
 	for (uint32_t i = 0; i < plan->nr_nodes; i++) {
 		if (plan->nodes[i].op == SHUNT_PLAN_OP_ABOVE)
 			tree.nodes[plan->nodes[i].node].is_jumped_to = true;
-		if (plan->nodes[i].align16)
-			tree.reuses_flags = false;
 	}
-	do {
-		shunt_code_init(&measure, NULL, 0, shunt_code_here(code));
-		emit_pass(&tree, &measure, ops);
-		if (!tree.is_laid_out)
-			tree.changed = true;
-		tree.is_laid_out = true;
-	} while (tree.changed);
-	emit_pass(&tree, code, ops);
+	if (ops->begin)
+		ops->begin(&tree);
+	len = lay_out(&tree, shunt_code_here(code), ops);
+	if (code->bytes)
+		emit_nodes(&tree, code, ops);
+	else
+		code->len += len;
 	free(tree.nodes);
 }
 

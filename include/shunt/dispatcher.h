@@ -26,9 +26,10 @@ struct shunt_dispatcher;
 
 enum shunt_plan_kind {
 	SHUNT_PLAN_DEFAULT,  /* by count: a linear chain up to 3, then anchor, range check and balanced compares */
-	SHUNT_PLAN_LINEAR,
+	SHUNT_PLAN_LINEAR,   /* one compare after the other, heaviest program first */
 	SHUNT_PLAN_BALANCED,
 	SHUNT_PLAN_KERNEL,   /* the shape of the Linux BPF dispatcher: the baseline of our benchmark */
+	SHUNT_PLAN_WEIGHTED, /* the whole tree by weight: what is called often is found after few compares */
 };
 
 enum shunt_miss_kind { /* how a call reaches a program that is not attached */
@@ -83,6 +84,15 @@ SHUNT_API int shunt_dispatcher_detach_many(struct shunt_dispatcher *dispatcher, 
 /* Detaches `from` (-ENOENT when it is not attached) and attaches `to` in one patch; counts stay with `to`,
  * on top of those it has. from == to changes nothing. */
 SHUNT_API int shunt_dispatcher_replace(struct shunt_dispatcher *dispatcher, const void *from, const void *to);
+
+/*
+ * Says how often each of nr attached programs is called, in any unit, in one patch. The default plan tests up to 4 programs that outweigh
+ * the lightest before the others, the weighted plan takes its whole shape from weights, linear goes from heavy to light. A weight stays
+ * until the program's last detach, replace passes it on, and 0 takes it back: a program without one weighs as much as it is attached
+ * often. -ENOENT: one is not attached; -ENOMEM; on failure all is as it was. MT-safe, never waits.
+ */
+SHUNT_API int shunt_dispatcher_set_weights(struct shunt_dispatcher *dispatcher, const void *const *programs, const uint32_t *weights,
+					   size_t nr);
 
 struct shunt_dispatcher_stats {
 	uint32_t nr_programs;  /* distinct programs attached */

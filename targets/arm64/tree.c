@@ -104,11 +104,12 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 	case SHUNT_PLAN_OP_RANGE:
 		if (!tree->is_anchored)
 			break;
-		tree->is_in_chunks = is_in_chunks(plan);
-		emit_load_addr(code, ARM64_X16, plan->programs[0]);
-		arm64_sub_reg_reg_reg(code, ARM64_X16, ARM64_X18, ARM64_X16);
-		if (tree->is_in_chunks)
-			arm64_ror_reg_reg_imm6(code, ARM64_X16, ARM64_X16, CHUNK_SHIFT);
+		if (index == 0) {
+			emit_load_addr(code, ARM64_X16, plan->programs[0]);
+			arm64_sub_reg_reg_reg(code, ARM64_X16, ARM64_X18, ARM64_X16);
+			if (tree->is_in_chunks)
+				arm64_ror_reg_reg_imm6(code, ARM64_X16, ARM64_X16, CHUNK_SHIFT);
+		}
 		if (node->op == SHUNT_PLAN_OP_RANGE) {
 			emit_range(code, distance_of(tree, plan->nr_programs - 1));
 			arm64_bcond_imm19(code, ARM64_HI, shunt_tree_addr(tree, code, shunt_tree_next_fallback(tree, index)));
@@ -128,9 +129,58 @@ static void emit_nops(struct shunt_code *code, size_t len)
 		arm64_nop(code);
 }
 
+#define WORD 4u
+
+static uint32_t compare_len(const struct shunt_tree *tree, uint32_t program)
+{
+	uint64_t value;
+
+	if (!tree->is_anchored)
+		return 3 * WORD;
+	value = distance_of(tree, program);
+	if (arm64_is_imm12(value))
+		return WORD;
+	return value < SUB_CMP_LIMIT ? 2 * WORD : 3 * WORD;
+}
+
+/* No jump grows: one form of each reaches as far as any tree goes. */
+static void measure_node(const struct shunt_tree *tree, uint32_t index, struct shunt_tree_node *out)
+{
+	const struct shunt_plan *plan = tree->plan;
+	const struct shunt_plan_node *node = &plan->nodes[index];
+
+	switch (node->op) {
+	case SHUNT_PLAN_OP_EQUAL:
+		out->len = (shunt_tree_has_flags(tree, index) ? 0 : compare_len(tree, node->program)) + 2 * WORD;
+		break;
+	case SHUNT_PLAN_OP_ABOVE:
+		out->len = compare_len(tree, node->program) + WORD;
+		break;
+	case SHUNT_PLAN_OP_ANCHOR:
+	case SHUNT_PLAN_OP_RANGE:
+		out->len = 0;
+		if (!tree->is_anchored)
+			break;
+		if (index == 0)
+			out->len = 3 * WORD + (tree->is_in_chunks ? WORD : 0);
+		if (node->op == SHUNT_PLAN_OP_RANGE)
+			out->len += (arm64_is_imm12(distance_of(tree, plan->nr_programs - 1)) ? WORD : 3 * WORD) + WORD;
+		break;
+	case SHUNT_PLAN_OP_FALLBACK:
+		out->len = 2 * WORD;
+		break;
+	}
+}
+
+static void begin(struct shunt_tree *tree)
+{
+	tree->is_in_chunks = tree->is_anchored && is_in_chunks(tree->plan);
+}
+
 void arm64_emit_tree(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback)
 {
-	static const struct shunt_tree_ops ops = { .max_span = UINT32_MAX, .emit_node = emit_node, .emit_nops = emit_nops };
+	static const struct shunt_tree_ops ops = { .max_span = UINT32_MAX, .begin = begin, .measure_node = measure_node,
+						   .emit_node = emit_node, .emit_nops = emit_nops };
 
 	if (shunt_code_here(code) % 4) {
 		shunt_code_fail(code, EINVAL);

@@ -8,13 +8,7 @@
 #define REX_R 0x04u /* extends the reg field */
 #define REX_B 0x01u /* extends the rm field */
 
-static void emit_bytes(struct shunt_code *code, const uint8_t *bytes, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		shunt_code_emit8(code, bytes[i]);
-}
-
-#define EMIT(code, ...) emit_bytes(code, (const uint8_t[]){ __VA_ARGS__ }, sizeof((const uint8_t[]){ __VA_ARGS__ }))
+#define EMIT(code, ...) shunt_code_emit(code, (const uint8_t[]){ __VA_ARGS__ }, sizeof((const uint8_t[]){ __VA_ARGS__ }))
 
 static void fail_range(struct shunt_code *code, size_t len)
 {
@@ -82,7 +76,7 @@ void x86_64_nops(struct shunt_code *code, size_t len)
 	while (len) {
 		size_t step = len < 8 ? len : 8;
 
-		emit_bytes(code, nops[step - 1], step);
+		shunt_code_emit(code, nops[step - 1], step);
 		len -= step;
 	}
 }

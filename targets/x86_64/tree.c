@@ -37,21 +37,9 @@ static void emit_compare(const struct shunt_tree *tree, struct shunt_code *code,
 	}
 }
 
-/* A node's jump to a later node grows from short to long when an earlier pass shows that it must, and never shrinks again. */
-static bool takes_long_jump(struct shunt_tree *tree, const struct shunt_code *code, uint32_t node, uint32_t to)
-{
-	int64_t disp = (int64_t)(shunt_tree_addr(tree, code, to) - (shunt_code_here(code) + 2));
-
-	if (tree->is_laid_out && !tree->nodes[node].is_long && disp > INT8_MAX) {
-		tree->nodes[node].is_long = true;
-		tree->changed = true;
-	}
-	return tree->nodes[node].is_long;
-}
-
 static void emit_jcc_node(struct shunt_tree *tree, struct shunt_code *code, enum x86_64_cond cond, uint32_t node, uint32_t to)
 {
-	if (takes_long_jump(tree, code, node, to))
+	if (tree->nodes[node].is_long)
 		x86_64_jcc_rel32(code, cond, shunt_tree_addr(tree, code, to));
 	else
 		x86_64_jcc_rel8(code, cond, shunt_tree_addr(tree, code, to));
@@ -59,7 +47,7 @@ static void emit_jcc_node(struct shunt_tree *tree, struct shunt_code *code, enum
 
 static void emit_jmp_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t node, uint32_t to)
 {
-	if (takes_long_jump(tree, code, node, to))
+	if (tree->nodes[node].is_long)
 		x86_64_jmp_rel32(code, shunt_tree_addr(tree, code, to));
 	else
 		x86_64_jmp_rel8(code, shunt_tree_addr(tree, code, to));
@@ -124,8 +112,10 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 	case SHUNT_PLAN_OP_RANGE:
 		if (!tree->is_anchored)
 			break;
-		x86_64_lea_reg_rip(code, X86_64_R11, last_program(plan));
-		x86_64_sub_reg_reg(code, X86_64_R11, X86_64_R10);
+		if (index == 0) {
+			x86_64_lea_reg_rip(code, X86_64_R11, last_program(plan));
+			x86_64_sub_reg_reg(code, X86_64_R11, X86_64_R10);
+		}
 		if (node->op == SHUNT_PLAN_OP_RANGE) {
 			emit_cmp_imm(code, last_program(plan) - plan->programs[0]);
 			emit_jcc_node(tree, code, X86_64_A, index, shunt_tree_next_fallback(tree, index));
@@ -137,9 +127,82 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 	}
 }
 
+#define LEA_LEN 7u
+#define SUB_LEN 3u
+#define CMP_LEN 3u
+#define CMP_IMM8_LEN 4u
+#define CMP_IMM32_LEN 7u
+#define JCC_LONG_LEN 6u
+#define SHORT_LEN 2u /* of either jump */
+#define JCC_GROWTH 4u
+#define JMP_GROWTH 3u
+#define JMP_REG_LEN 4u /* and the int3 behind it */
+#define LFENCE_LEN 3u
+#define RETPOLINE_LEN 18u
+
+static uint32_t cmp_imm_len(uint64_t value)
+{
+	return value <= INT8_MAX ? CMP_IMM8_LEN : CMP_IMM32_LEN;
+}
+
+static uint32_t compare_len(const struct shunt_tree *tree, uint32_t program)
+{
+	if (!tree->is_anchored)
+		return LEA_LEN + CMP_LEN;
+	return cmp_imm_len(last_program(tree->plan) - tree->plan->programs[program]);
+}
+
+static void measure_fallback(const struct shunt_tree *tree, uint32_t index, struct shunt_tree_node *out)
+{
+	uint32_t last = tree->plan->nr_nodes - 1;
+
+	if (tree->fallback == SHUNT_FALLBACK_RETPOLINE && index != last) {
+		out->len = SHORT_LEN;
+		out->to = last;
+		out->growth = JMP_GROWTH;
+	} else if (tree->fallback == SHUNT_FALLBACK_RETPOLINE) {
+		out->len = RETPOLINE_LEN;
+	} else {
+		out->len = JMP_REG_LEN + (tree->fallback == SHUNT_FALLBACK_LFENCE ? LFENCE_LEN : 0);
+	}
+}
+
+static void measure_node(const struct shunt_tree *tree, uint32_t index, struct shunt_tree_node *out)
+{
+	const struct shunt_plan *plan = tree->plan;
+	const struct shunt_plan_node *node = &plan->nodes[index];
+
+	switch (node->op) {
+	case SHUNT_PLAN_OP_EQUAL:
+		out->len = (shunt_tree_has_flags(tree, index) ? 0 : compare_len(tree, node->program)) + JCC_LONG_LEN;
+		break;
+	case SHUNT_PLAN_OP_ABOVE:
+		out->len = compare_len(tree, node->program) + SHORT_LEN;
+		out->to = node->node;
+		out->growth = JCC_GROWTH;
+		break;
+	case SHUNT_PLAN_OP_ANCHOR:
+	case SHUNT_PLAN_OP_RANGE:
+		out->len = 0;
+		if (!tree->is_anchored)
+			break;
+		out->len = index == 0 ? LEA_LEN + SUB_LEN : 0;
+		if (node->op == SHUNT_PLAN_OP_RANGE) {
+			out->len += cmp_imm_len(last_program(plan) - plan->programs[0]) + SHORT_LEN;
+			out->to = shunt_tree_next_fallback(tree, index);
+			out->growth = JCC_GROWTH;
+		}
+		break;
+	case SHUNT_PLAN_OP_FALLBACK:
+		measure_fallback(tree, index, out);
+		break;
+	}
+}
+
 void x86_64_emit_tree(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback)
 {
-	static const struct shunt_tree_ops ops = { .max_span = INT32_MAX, .emit_node = emit_node, .emit_nops = x86_64_nops };
+	static const struct shunt_tree_ops ops = { .max_span = INT32_MAX, .short_reach = INT8_MAX, .measure_node = measure_node,
+						   .emit_node = emit_node, .emit_nops = x86_64_nops };
 
 	shunt_tree_emit(code, plan, fallback, &ops);
 }

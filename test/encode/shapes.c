@@ -22,6 +22,7 @@ struct shape shape_any(uint64_t *state)
 
 	return (struct shape){
 		.head = heads[bits % 3],
+		.late_range = (bits >> 40) % 2 == 0,
 		.leaf_max = leaves[(bits >> 8) % 5],
 		.nr_hot = (uint32_t)(bits >> 16) % 5,
 		.align16 = (bits >> 24) % 3 == 0,
@@ -100,16 +101,19 @@ static void add_graph(struct shunt_plan *plan, struct shunt_plan_node *nodes, bo
 
 void shape_plan(struct shape shape, const uint64_t *programs, uint32_t nr, struct shunt_plan *out)
 {
-	struct shunt_plan_node *nodes = calloc(3 * (size_t)nr + shape.nr_hot + 2, sizeof(*nodes));
+	struct shunt_plan_node *nodes = calloc(3 * (size_t)nr + shape.nr_hot + 3, sizeof(*nodes));
 
 	if (!nodes)
 		abort();
-	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = nodes };
+	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = nodes,
+				    .is_literal = shape.align16 && shape.head != SHUNT_PLAN_OP_RANGE };
 	if (nr && (shape.head == SHUNT_PLAN_OP_ANCHOR || shape.head == SHUNT_PLAN_OP_RANGE))
 		nodes[out->nr_nodes++].op = shape.head;
 	/* Hot ones are tested twice, which a plan allows. */
 	if (nr >= shape.nr_hot)
 		add_equals(out, nodes, nr - shape.nr_hot, shape.nr_hot);
+	if (nr && shape.head == SHUNT_PLAN_OP_ANCHOR && shape.late_range)
+		nodes[out->nr_nodes++].op = SHUNT_PLAN_OP_RANGE;
 	if (nr && shape.is_graph)
 		add_graph(out, nodes, shape.align16);
 	else

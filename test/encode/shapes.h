@@ -9,9 +9,10 @@
 
 struct shape {
 	enum shunt_plan_op head;  /* ANCHOR or RANGE; anything else: no head */
+	bool late_range;          /* head is ANCHOR: a RANGE follows the hot ones */
 	uint32_t leaf_max;        /* most EQUALs in a row; 0: all of them, a linear plan */
 	uint32_t nr_hot;          /* programs tested ahead of the tree as well */
-	bool align16;             /* upper halves, as the kernel does */
+	bool align16;             /* upper halves, as the kernel does; literal as well, but behind a RANGE */
 	bool is_graph;            /* no tree at all: any forward jumps, programs tested often or never */
 };
 

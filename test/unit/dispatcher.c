@@ -322,7 +322,7 @@ Test(dispatcher, every_plan_and_miss_lands_every_call)
 
 	for (uint32_t i = 0; i < NR; i++)
 		p[i] = program(i);
-	for (int plan = SHUNT_PLAN_DEFAULT; plan <= SHUNT_PLAN_KERNEL; plan++) {
+	for (int plan = SHUNT_PLAN_DEFAULT; plan <= SHUNT_PLAN_WEIGHTED; plan++) {
 		for (int miss = SHUNT_MISS_JUMP; miss <= SHUNT_MISS_LFENCE; miss++) {
 			struct shunt_dispatcher_options options = { .plan = (enum shunt_plan_kind)plan,
 								    .miss = (enum shunt_miss_kind)miss };
@@ -339,6 +339,76 @@ Test(dispatcher, every_plan_and_miss_lands_every_call)
 			cr_assert_eq(shunt_dispatcher_destroy(d), 0);
 		}
 	}
+}
+
+/* Bytes of the tree before the compare with program. */
+static size_t offset_in_tree(const struct shunt_dispatcher *d, const void *program_rx)
+{
+	struct shunt_dispatcher_stats stats = stats_of(d);
+	const char *tree = stats.tree;
+
+	/* A jump to the program from anywhere in the tree. */
+	for (size_t i = 0; i + 4 <= stats.tree_len; i++) {
+#if defined(__x86_64__)
+		int32_t disp;
+
+		memcpy(&disp, tree + i, sizeof(disp));
+		if (tree + i + 4 + disp == (const char *)program_rx)
+			return i;
+#else
+		int32_t word;
+
+		memcpy(&word, tree + i, sizeof(word));
+		if (i % 4 == 0 && (uint32_t)word >> 26 == 5 && tree + i + (int64_t)(word << 6) / 16 == (const char *)program_rx)
+			return i;
+#endif
+	}
+	return SIZE_MAX;
+}
+
+Test(dispatcher, weights_say_what_is_tested_first_and_stay_until_the_last_detach)
+{
+	enum { NR = 24, HOT = 13 };
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_dispatcher_stats before, after;
+	struct shunt_block p[NR], q = program(99);
+	const void *list[NR], *hot[1], *stranger[2];
+	uint32_t heavy = 100, none = 0, two[2] = { 5, 5 };
+
+	for (uint32_t i = 0; i < NR; i++) {
+		p[i] = program(i);
+		list[i] = p[i].rx;
+	}
+	hot[0] = p[HOT].rx;
+	stranger[0] = p[1].rx;
+	stranger[1] = q.rx;
+	cr_assert_eq(shunt_dispatcher_attach_many(d, list, NR), 0);
+	before = stats_of(d);
+	cr_assert_eq(shunt_dispatcher_set_weights(d, stranger, two, 2), -ENOENT);
+	cr_assert_eq(shunt_dispatcher_set_weights(d, hot, NULL, 1), -EINVAL);
+	after = stats_of(d);
+	check_same(&before, &after);
+
+	cr_assert_eq(shunt_dispatcher_set_weights(d, hot, &heavy, 1), 0, "%s", shunt_error());
+	cr_assert_eq(stats_of(d).nr_patches, before.nr_patches + 1);
+	for (uint32_t i = 0; i < NR; i++) {
+		cr_assert_eq(call(d, 1, p[i].rx), 1 + i);
+		if (i != HOT)
+			cr_assert_lt(offset_in_tree(d, hot[0]), offset_in_tree(d, p[i].rx));
+	}
+	cr_assert_eq(shunt_dispatcher_set_weights(d, hot, &heavy, 1), 0);
+	cr_assert_eq(stats_of(d).nr_patches, before.nr_patches + 1, "the same weight again needs no patch");
+
+	/* A replacement inherits the weight. */
+	cr_assert_eq(shunt_dispatcher_replace(d, hot[0], q.rx), 0);
+	cr_assert_lt(offset_in_tree(d, q.rx), offset_in_tree(d, p[0].rx));
+	cr_assert_eq(shunt_dispatcher_detach(d, q.rx), 0);
+	cr_assert_eq(shunt_dispatcher_attach(d, q.rx), 0);
+	cr_assert_gt(offset_in_tree(d, q.rx), offset_in_tree(d, p[0].rx), "a weight outlived the last detach");
+	hot[0] = q.rx;
+	cr_assert_eq(shunt_dispatcher_set_weights(d, hot, &heavy, 1), 0);
+	cr_assert_eq(shunt_dispatcher_set_weights(d, hot, &none, 1), 0);
+	cr_assert_gt(offset_in_tree(d, q.rx), offset_in_tree(d, p[0].rx), "0 takes a weight back");
 }
 
 Test(dispatcher, everything_is_given_back_at_the_end)

@@ -13,7 +13,8 @@
 #define MISS UINT32_MAX
 #define CHUNK 64u
 
-static const enum shunt_plan_kind kinds[] = { SHUNT_PLAN_DEFAULT, SHUNT_PLAN_LINEAR, SHUNT_PLAN_BALANCED, SHUNT_PLAN_KERNEL };
+static const enum shunt_plan_kind kinds[] = { SHUNT_PLAN_DEFAULT, SHUNT_PLAN_LINEAR, SHUNT_PLAN_BALANCED, SHUNT_PLAN_KERNEL,
+					      SHUNT_PLAN_WEIGHTED };
 #define NR_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static void fill_programs(uint64_t *programs, uint32_t nr)
@@ -49,7 +50,7 @@ static uint32_t walk(const struct shunt_plan *plan, uint64_t pointer, uint32_t *
 			i++;
 			break;
 		case SHUNT_PLAN_OP_RANGE:
-			cr_assert_eq(i, 0);
+			cr_assert(i == 0 || plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR);
 			++*compares;
 			if (pointer < plan->programs[0] || pointer > plan->programs[plan->nr_programs - 1])
 				return MISS;
@@ -122,7 +123,7 @@ Test(plan, up_to_three_programs_are_a_chain_without_an_anchor)
 	}
 	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, 4, &plan), 0);
 	cr_assert_eq(plan.nodes[0].op, SHUNT_PLAN_OP_RANGE);
-	cr_assert_eq(plan.nr_nodes, 6);
+	cr_assert_eq(plan.nr_nodes, 8);
 	shunt_plan_fini(&plan);
 }
 
@@ -157,11 +158,11 @@ Test(plan, programs_attached_more_often_are_tested_first)
 	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, weights, 20, &plan), 0);
 	check_plan(&plan);
 	cr_assert_eq(walk(&plan, programs[13], &compares), 13);
-	cr_assert_eq(compares, 2);
+	cr_assert_eq(compares, 1);
 	cr_assert_eq(walk(&plan, programs[4], &compares), 4);
-	cr_assert_eq(compares, 3);
+	cr_assert_eq(compares, 2);
 	cr_assert_eq(walk(&plan, programs[19], &compares), 19);
-	cr_assert_eq(compares, 4);
+	cr_assert_eq(compares, 3);
 	shunt_plan_fini(&plan);
 
 	/* All heavier than the lightest: only SHUNT_PLAN_HOT_MAX come first. */
@@ -171,7 +172,8 @@ Test(plan, programs_attached_more_often_are_tested_first)
 	check_plan(&plan);
 	for (uint32_t i = 0; i < SHUNT_PLAN_HOT_MAX; i++)
 		cr_assert_eq(plan.nodes[1 + i].program, 19 - i);
-	cr_assert_eq(plan.nodes[1 + SHUNT_PLAN_HOT_MAX].op, SHUNT_PLAN_OP_ABOVE);
+	cr_assert_eq(plan.nodes[1 + SHUNT_PLAN_HOT_MAX].op, SHUNT_PLAN_OP_RANGE);
+	cr_assert_eq(plan.nodes[2 + SHUNT_PLAN_HOT_MAX].op, SHUNT_PLAN_OP_ABOVE);
 	shunt_plan_fini(&plan);
 
 	/* Equal weights name nobody hot. */
@@ -179,6 +181,71 @@ Test(plan, programs_attached_more_often_are_tested_first)
 		weights[i] = 5;
 	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, weights, 20, &plan), 0);
 	cr_assert_eq(plan.nodes[1].op, SHUNT_PLAN_OP_ABOVE);
+	shunt_plan_fini(&plan);
+}
+
+/* Weights of every kind, those included for which halving by weight alone would be as deep as there are programs. */
+static void fill_weights(uint32_t *weights, uint32_t nr, unsigned int kind, uint64_t *state)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		*state = *state * UINT64_C(6364136223846793005) + 1442695040888963407;
+		switch (kind) {
+		case 0: weights[i] = 0; break;
+		case 1: weights[i] = i == nr / 3 ? UINT32_MAX : 1; break;
+		case 2: weights[i] = (uint32_t)1 << i % 32; break;
+		case 3: weights[i] = UINT32_MAX; break;
+		case 4: weights[i] = UINT32_MAX / (i + 1); break;
+		default: weights[i] = (uint32_t)(*state >> 40); break;
+		}
+	}
+}
+
+Test(plan, any_weights_lead_every_pointer_to_its_program_by_a_path_of_bounded_length)
+{
+	static uint64_t programs[4096];
+	static uint32_t weights[4096];
+	static const uint32_t counts[] = { 1, 2, 3, 4, 5, 6, 7, 9, 16, 33, 100, 257, 4096 };
+	uint64_t state = 1;
+
+	fill_programs(programs, 4096);
+	for (size_t k = 0; k < NR_KINDS; k++) {
+		for (unsigned int kind = 0; kind < 6; kind++) {
+			for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+				struct shunt_plan plan;
+
+				/* A chain's length is its count, and walking it the square of that. */
+				if (kinds[k] == SHUNT_PLAN_LINEAR && counts[c] > 257)
+					continue;
+				fill_weights(weights, counts[c], kind, &state);
+				cr_assert_eq(shunt_plan_make(kinds[k], programs, weights, counts[c], &plan), 0);
+				check_plan(&plan);
+				if (kinds[k] != SHUNT_PLAN_LINEAR)
+					cr_assert_leq(plan.depth, 80, "%u programs, weights %u: depth %u", counts[c], kind, plan.depth);
+				shunt_plan_fini(&plan);
+			}
+		}
+	}
+}
+
+Test(plan, the_weighted_plan_needs_few_compares_on_average)
+{
+	uint64_t programs[64];
+	uint32_t weights[64];
+	struct shunt_plan plan;
+	uint64_t sum = 0, total = 0;
+	uint32_t compares;
+
+	/* Half of the calls go to one, a quarter to the next one, and so on: 2 compares, and a little for the range. */
+	fill_programs(programs, 64);
+	for (uint32_t i = 0; i < 64; i++)
+		weights[i * 37 % 64] = i < 20 ? (uint32_t)1 << (20 - i) : 1;
+	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_WEIGHTED, programs, weights, 64, &plan), 0);
+	for (uint32_t i = 0; i < 64; i++) {
+		walk(&plan, programs[i], &compares);
+		sum += (uint64_t)weights[i] * compares;
+		total += weights[i];
+	}
+	cr_assert_leq(sum, total * 22 / 10, "%llu compares in %llu calls", (unsigned long long)sum, (unsigned long long)total);
 	shunt_plan_fini(&plan);
 }
 
@@ -190,8 +257,9 @@ Test(plan, a_chain_begins_with_the_pivot_that_was_just_compared)
 	fill_programs(programs, 8);
 	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, 8, &plan), 0);
 	cr_assert_eq(plan.nodes[1].op, SHUNT_PLAN_OP_ABOVE);
-	cr_assert_eq(plan.nodes[2].op, SHUNT_PLAN_OP_EQUAL);
-	cr_assert_eq(plan.nodes[2].program, plan.nodes[1].program);
+	cr_assert_eq(plan.nodes[2].op, SHUNT_PLAN_OP_ABOVE);
+	cr_assert_eq(plan.nodes[3].op, SHUNT_PLAN_OP_EQUAL);
+	cr_assert_eq(plan.nodes[3].program, plan.nodes[2].program);
 	shunt_plan_fini(&plan);
 }
 
