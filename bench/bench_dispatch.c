@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a call through a dispatcher costs, beside the other ways to call a program by its pointer; and what attaching costs.
+ *
+ * A measurement is one generated loop over a list of pointers that is made anew for it, outside the clock: random lists never repeat, so
+ * that no branch predictor learns one by heart. The ways of a row take turns within a round, so that what disturbs the machine
+ * disturbs all of them. Each loop adds up what the programs return: a call that lands wrong ends the run.
+ */
+#include "bench/bench_dispatch.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <shunt/dispatcher.h>
+#include <shunt/log.h>
+#include <shunt/reader.h>
+
+#include "bench/dispatch_calls.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define NR_OUTSIDE 16u
+#define MAX_PROGRAMS 1024u
+
+enum pattern { ONE, TURNS, HOT, RANDOM, MISS_OUTSIDE, MISS_INSIDE, MISS_TURNS, NR_PATTERNS };
+static const char *const pattern_names[NR_PATTERNS] = {
+	"one target, attached among N",
+	"N targets in turn",
+	"N targets, one of them in 90 % of the calls, weights given",
+	"N targets, uniform random",
+	"all miss, one pointer above all attached programs",
+	"all miss, one pointer between attached programs",
+	"all miss, N pointers between attached programs in turn",
+};
+
+static const uint32_t counts[] = { 1, 2, 4, 8, 16, 32, 48, 64, 256, 1024 };
+
+static struct way {
+	const char *name;
+	enum calls_way calls;
+	bool has_plan;
+	enum shunt_plan_kind plan;
+	enum shunt_miss_kind miss;
+	bool only_misses; /* differs from another one in the fallback only */
+} ways[] = {
+	{ .name = "direct", .calls = CALLS_DIRECT },
+	{ .name = "pointer", .calls = CALLS_POINTER },
+	{ .name = "retpoline", .calls = CALLS_RETPOLINE },
+	{ .name = "kernel", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_KERNEL },
+	{ .name = "default", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_DEFAULT },
+	{ .name = "linear", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_LINEAR },
+	{ .name = "balanced", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_BALANCED },
+	{ .name = "weighted", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_WEIGHTED },
+	{ .name = "empty", .calls = CALLS_STUB, .only_misses = true },
+	{ .name = "empty/retp", .calls = CALLS_STUB, .miss = SHUNT_MISS_RETPOLINE, .only_misses = true },
+	{ .name = "kernel/retp", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_KERNEL, .miss = SHUNT_MISS_RETPOLINE,
+	  .only_misses = true },
+	{ .name = "default/retp", .calls = CALLS_STUB, .has_plan = true, .miss = SHUNT_MISS_RETPOLINE, .only_misses = true },
+};
+enum { DIRECT, POINTER, RETPOLINE, KERNEL, DEFAULT, LINEAR, BALANCED, WEIGHTED, EMPTY, EMPTY_RETPOLINE, KERNEL_RETPOLINE,
+       DEFAULT_RETPOLINE, NR_WAYS };
+_Static_assert(LENGTH(ways) == NR_WAYS, "a name for every way");
+
+static struct bench_settings settings = { .nr_rounds = 15, .nr_calls = (size_t)1 << 18, .nr_updates = 2000, .seconds = 2 };
+static uint32_t only_count;
+static int nr_lost;
+
+/* 2 N programs by address, of which the even ones are attached, and some above all of them. */
+static const void *programs[2 * MAX_PROGRAMS + NR_OUTSIDE];
+static uint32_t ids[2 * MAX_PROGRAMS + NR_OUTSIDE];
+static const void **list;
+static struct cell {
+	double ns[BENCH_MAX_ROUNDS];
+	struct bench_spread spread;
+	bool measured;
+} cells[NR_PATTERNS][LENGTH(counts)][NR_WAYS];
+
+void bench_die(const char *what)
+{
+	fprintf(stderr, "bench_dispatch: %s: %s\n", what, shunt_error());
+	exit(1);
+}
+
+void bench_verdict(const char *what, double value, const char *unit, double limit)
+{
+	bool holds = value <= limit;
+
+	printf("  %-76s %8.2f %-3s wanted <= %.2f: %s\n", what, value, unit, limit, holds ? "yes" : "NO");
+	nr_lost += !holds;
+}
+
+static int compare_programs(const void *left, const void *right)
+{
+	uintptr_t l = (uintptr_t)((const struct shunt_block *)left)->rx, r = (uintptr_t)((const struct shunt_block *)right)->rx;
+
+	return (l > r) - (l < r);
+}
+
+static void make_programs(struct shunt_arena *arena)
+{
+	static struct shunt_block blocks[LENGTH(programs)];
+
+	for (size_t i = 0; i < LENGTH(blocks); i++) {
+		if (calls_make_program(arena, (uint32_t)i, &blocks[i]))
+			bench_die("making a program");
+	}
+	qsort(blocks, LENGTH(blocks), sizeof(blocks[0]), compare_programs);
+	for (size_t i = 0; i < LENGTH(blocks); i++) {
+		programs[i] = blocks[i].rx;
+		ids[i] = ((uint32_t (*)(void))(uintptr_t)programs[i])();
+	}
+}
+
+/* Index of the program that call number i names, nr being attached. Nothing lies between the programs of one: that pointer is above it. */
+static size_t pick(enum pattern pattern, uint32_t nr, size_t i, uint64_t *state)
+{
+	uint32_t hot = nr * 5 / 8; /* neither first, last nor a pivot */
+
+	switch (pattern) {
+	case ONE:
+		return 2 * hot;
+	case TURNS:
+		return 2 * (i % nr);
+	case HOT:
+		return bench_random(state) % 10 ? 2 * hot : 2 * (bench_random(state) % nr);
+	case RANDOM:
+		return 2 * (bench_random(state) % nr);
+	case MISS_OUTSIDE:
+		return 2 * MAX_PROGRAMS;
+	case MISS_INSIDE:
+		return nr > 1 ? 2 * (nr / 2) - 1 : 1;
+	default:
+		return nr > 1 ? 2 * (i % (nr - 1)) + 1 : 1;
+	}
+}
+
+static uint64_t fill_list(enum pattern pattern, uint32_t nr)
+{
+	static uint64_t state = 0x9e3779b97f4a7c15u;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < settings.nr_calls; i++) {
+		size_t at = pick(pattern, nr, i, &state);
+
+		list[i] = programs[at];
+		sum += ids[at];
+	}
+	return sum;
+}
+
+struct tried {
+	struct shunt_dispatcher *dispatcher;
+	struct shunt_block loop;
+	bool is_there;
+};
+
+static const void *attached[MAX_PROGRAMS];
+
+/* Every way with N programs attached. */
+static void make_ways(struct shunt_arena *arena, uint32_t nr, struct tried *tried)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		attached[i] = programs[2 * i];
+	for (int way = 0; way < NR_WAYS; way++) {
+		struct shunt_dispatcher_options options = { .plan = ways[way].plan, .miss = ways[way].miss, .arena = arena };
+		const void *dest = programs[2 * (nr * 5 / 8)];
+		char name[32];
+		int err;
+
+		memset(&tried[way], 0, sizeof(tried[way]));
+		if (ways[way].calls == CALLS_STUB) {
+			snprintf(name, sizeof(name), "bench_way%d", way);
+			if (shunt_dispatcher_create(name, &options, &tried[way].dispatcher) ||
+			    (ways[way].has_plan && shunt_dispatcher_attach_many(tried[way].dispatcher, attached, nr)))
+				bench_die(ways[way].name);
+			dest = shunt_dispatcher_stub(tried[way].dispatcher);
+		}
+		err = calls_make_loop(arena, ways[way].calls, dest, &tried[way].loop);
+		if (err && err != -ENOTSUP)
+			bench_die(ways[way].name);
+		tried[way].is_there = !err;
+	}
+}
+
+static void set_weights(struct tried *tried, uint32_t nr, bool is_hot)
+{
+	static uint32_t weights[MAX_PROGRAMS];
+
+	for (uint32_t i = 0; i < nr; i++)
+		weights[i] = is_hot ? 1 : 0;
+	if (is_hot)
+		weights[nr * 5 / 8] = 9 * nr + 1;
+	for (int way = 0; way < NR_WAYS; way++)
+		if (ways[way].has_plan && ways[way].plan != SHUNT_PLAN_KERNEL &&
+		    shunt_dispatcher_set_weights(tried[way].dispatcher, attached, weights, nr))
+			bench_die("weights");
+	/* Not while something is measured. */
+	shunt_quiesce();
+}
+
+static void drop_ways(uint32_t nr, struct tried *tried)
+{
+	for (int way = 0; way < NR_WAYS; way++) {
+		if (tried[way].is_there)
+			shunt_pack_free(&tried[way].loop);
+		if (!tried[way].dispatcher)
+			continue;
+		if (ways[way].has_plan && shunt_dispatcher_detach_many(tried[way].dispatcher, attached, nr))
+			bench_die("detaching");
+		shunt_dispatcher_destroy(tried[way].dispatcher);
+	}
+	shunt_quiesce();
+}
+
+static double measure(const struct tried *tried, uint64_t sum)
+{
+	calls_loop *loop = (calls_loop *)(uintptr_t)tried->loop.rx;
+	uint64_t got;
+	double start;
+
+	shunt_read_begin();
+	start = bench_now_ns();
+	got = loop(list, settings.nr_calls);
+	start = bench_now_ns() - start;
+	shunt_read_end();
+	if (got != sum) {
+		fprintf(stderr, "bench_dispatch: a call landed in the wrong program\n");
+		exit(1);
+	}
+	return start / (double)settings.nr_calls;
+}
+
+static bool applies(int way, enum pattern pattern, uint32_t nr)
+{
+	if (ways[way].only_misses && pattern < MISS_OUTSIDE)
+		return false;
+	/* Half of 1024 compares a call: that is known. */
+	return way != LINEAR || nr <= 256;
+}
+
+static void measure_row(struct tried *tried, enum pattern pattern, size_t count)
+{
+	struct cell *row = cells[pattern][count];
+	uint64_t sum;
+
+	set_weights(tried, counts[count], pattern == HOT);
+	/* Round 0 warms up and is written over. */
+	for (unsigned int round = 0; round <= settings.nr_rounds; round++) {
+		for (int way = 0; way < NR_WAYS; way++) {
+			if (!tried[way].is_there || !applies(way, pattern, counts[count]))
+				continue;
+			sum = fill_list(pattern, counts[count]);
+			if (way == DIRECT)
+				sum = settings.nr_calls * ids[2 * (counts[count] * 5 / 8)];
+			row[way].ns[round ? round - 1 : 0] = measure(&tried[way], sum);
+			row[way].measured = true;
+		}
+	}
+	for (int way = 0; way < NR_WAYS; way++)
+		if (row[way].measured)
+			row[way].spread = bench_spread_of(row[way].ns, settings.nr_rounds);
+}
+
+static void print_pattern(enum pattern pattern)
+{
+	printf("\n%s\n     N", pattern_names[pattern]);
+	for (int way = 0; way < NR_WAYS; way++)
+		if (applies(way, pattern, 1))
+			printf("  %14s", ways[way].name);
+	printf("\n");
+	for (size_t count = 0; count < LENGTH(counts); count++) {
+		const struct cell *row = cells[pattern][count];
+
+		if (!row[DIRECT].measured)
+			continue;
+		printf("  %4u", counts[count]);
+		for (int way = 0; way < NR_WAYS; way++) {
+			char text[32] = "-";
+
+			if (!applies(way, pattern, 1))
+				continue;
+			if (row[way].measured)
+				snprintf(text, sizeof(text), "%5.2f %5.2f~%.2f", row[way].spread.median / row[DIRECT].spread.median,
+					 row[way].spread.median, (row[way].spread.high - row[way].spread.low) / 2);
+			printf("  %14s", text);
+		}
+		printf("\n");
+	}
+}
+
+static double median(enum pattern pattern, size_t count, int way)
+{
+	return cells[pattern][count][way].spread.median;
+}
+
+/* The worst cell of a ratio. */
+static void judge_worst(const char *what, enum pattern first, enum pattern last, uint32_t max_count, int ours, int theirs, double limit)
+{
+	double worst = 0;
+	char text[160], where[64] = "";
+
+	for (int pattern = (int)first; pattern <= (int)last; pattern++) {
+		for (size_t count = 0; count < LENGTH(counts) && counts[count] <= max_count; count++) {
+			const struct cell *row = cells[pattern][count];
+			double ratio;
+
+			if (!row[ours].measured || !row[theirs].measured)
+				continue;
+			ratio = row[ours].spread.median / row[theirs].spread.median;
+			if (ratio > worst) {
+				worst = ratio;
+				snprintf(where, sizeof(where), "%.24s, N = %u", pattern_names[pattern], counts[count]);
+			}
+		}
+	}
+	if (!worst)
+		return;
+	snprintf(text, sizeof(text), "%s (worst: %s)", what, where);
+	bench_verdict(text, worst, "x", limit);
+}
+
+static void list_losses(void)
+{
+	printf("\nlosses: cells where the default plan takes longer than another way\n");
+	for (int pattern = 0; pattern < NR_PATTERNS; pattern++) {
+		for (size_t count = 0; count < LENGTH(counts); count++) {
+			const struct cell *row = cells[pattern][count];
+
+			for (int way = POINTER; way <= KERNEL; way++)
+				if (row[way].measured && row[DEFAULT].spread.median > row[way].spread.median * 1.03)
+					printf("  %-58s N = %4u  %-9s %6.2f ns, default %6.2f ns (%.2f x)\n", pattern_names[pattern], counts[count],
+					       ways[way].name, row[way].spread.median, row[DEFAULT].spread.median,
+					       row[DEFAULT].spread.median / row[way].spread.median);
+		}
+	}
+}
+
+static void judge(void)
+{
+	const struct cell *one = cells[ONE][0];
+
+	printf("\nwanted\n");
+	if (one[DIRECT].measured) {
+		bench_verdict("one target of one: default above a direct call", median(ONE, 0, DEFAULT) - median(ONE, 0, DIRECT), "ns", 0.7);
+		if (one[RETPOLINE].measured)
+			bench_verdict("one target of one: default / retpoline call", median(ONE, 0, DEFAULT) / median(ONE, 0, RETPOLINE), "x", 1 / 3.0);
+	}
+	for (size_t count = 0; count < LENGTH(counts); count++)
+		if (counts[count] == 16 && cells[HOT][count][RETPOLINE].measured)
+			bench_verdict("16 targets, 90 % hot: default / retpoline call",
+				      median(HOT, count, DEFAULT) / median(HOT, count, RETPOLINE), "x", 1 / 2.5);
+	judge_worst("miss outside: default / empty", MISS_OUTSIDE, MISS_OUTSIDE, 48, DEFAULT, EMPTY, 1.1);
+	judge_worst("miss inside: default / empty", MISS_INSIDE, MISS_INSIDE, 48, DEFAULT, EMPTY, 1.25);
+	judge_worst("miss outside, retpolines: default / empty", MISS_OUTSIDE, MISS_OUTSIDE, 48, DEFAULT_RETPOLINE, EMPTY_RETPOLINE, 1.1);
+	judge_worst("miss inside, retpolines: default / empty", MISS_INSIDE, MISS_INSIDE, 48, DEFAULT_RETPOLINE, EMPTY_RETPOLINE, 1.25);
+	judge_worst("default / kernel", ONE, MISS_TURNS, MAX_PROGRAMS, DEFAULT, KERNEL, 1.03);
+	judge_worst("default / kernel, retpolines", MISS_OUTSIDE, MISS_TURNS, MAX_PROGRAMS, DEFAULT_RETPOLINE, KERNEL_RETPOLINE, 1.03);
+}
+
+static void describe_machine(void)
+{
+	struct utsname name;
+	char line[256], model[200] = "unknown CPU";
+	FILE *file = fopen("/proc/cpuinfo", "r");
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "model name : %199[^\n]", model) == 1)
+			break;
+	}
+	if (file)
+		fclose(file);
+	uname(&name);
+	printf("%s, %u CPUs, %s %s %s\n", model, bench_nr_cpus(), name.sysname, name.release, name.machine);
+	file = fopen("/sys/devices/system/cpu/vulnerabilities/spectre_v2", "r");
+	if (file && fgets(line, sizeof(line), file))
+		printf("spectre_v2: %s", line);
+	if (file)
+		fclose(file);
+	file = fopen("/proc/loadavg", "r");
+	if (file && fgets(line, sizeof(line), file))
+		printf("load when started: %s", line);
+	if (file)
+		fclose(file);
+	printf("a cell: time / direct call's, median ns ~ half the distance of the quartiles; %zu calls a measurement, %u rounds\n",
+	       settings.nr_calls, settings.nr_rounds);
+}
+
+static void bench_calls(struct shunt_arena *arena)
+{
+	struct tried tried[NR_WAYS];
+
+	for (size_t count = 0; count < LENGTH(counts); count++) {
+		if (only_count && counts[count] != only_count)
+			continue;
+		make_ways(arena, counts[count], tried);
+		for (int pattern = 0; pattern < NR_PATTERNS; pattern++)
+			measure_row(tried, (enum pattern)pattern, count);
+		drop_ways(counts[count], tried);
+	}
+	for (int pattern = 0; pattern < NR_PATTERNS; pattern++)
+		print_pattern((enum pattern)pattern);
+	list_losses();
+	judge();
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: bench_dispatch [-r ROUNDS] [-n CALLS] [-c COUNT] [-u UPDATES] [-s SECONDS] [calls|attach|disturb]...\n"
+			"  -r  rounds, up to %d (15)\n  -n  calls a measurement (262144)\n  -c  only this number of programs\n"
+			"  -u  attachments timed (2000)\n  -s  seconds of each part of a disturbance (2)\n", BENCH_MAX_ROUNDS);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct shunt_arena *arena;
+	bool all, calls, attach, disturb;
+	int option;
+
+	while ((option = getopt(argc, argv, "r:n:c:u:s:")) != -1) {
+		double value = optarg ? atof(optarg) : 0;
+
+		if (option == '?' || value <= 0 || (option == 'r' && value > BENCH_MAX_ROUNDS))
+			return usage();
+		switch (option) {
+		case 'r': settings.nr_rounds = (unsigned int)value; break;
+		case 'n': settings.nr_calls = (size_t)value; break;
+		case 'c': only_count = (uint32_t)value; break;
+		case 'u': settings.nr_updates = (unsigned int)value; break;
+		case 's': settings.seconds = value; break;
+		}
+	}
+	all = optind == argc;
+	calls = attach = disturb = all;
+	for (int i = optind; i < argc; i++) {
+		calls |= !strcmp(argv[i], "calls");
+		attach |= !strcmp(argv[i], "attach");
+		disturb |= !strcmp(argv[i], "disturb");
+		if (strcmp(argv[i], "calls") && strcmp(argv[i], "attach") && strcmp(argv[i], "disturb"))
+			return usage();
+	}
+	list = malloc(settings.nr_calls * sizeof(*list));
+	if (!list || shunt_arena_create(NULL, &arena))
+		bench_die("memory");
+	describe_machine();
+	bench_pin(0);
+	if (calls) {
+		make_programs(arena);
+		bench_calls(arena);
+	}
+	if (attach)
+		bench_attach(&settings);
+	if (disturb)
+		bench_disturb(&settings);
+	printf("\n%d of the wanted figures missed\n", nr_lost);
+	free(list);
+	return 0;
+}
