@@ -353,7 +353,8 @@ static size_t offset_in_tree(const struct shunt_dispatcher *d, const void *progr
 		int32_t disp;
 
 		memcpy(&disp, tree + i, sizeof(disp));
-		if (tree + i + 4 + disp == (const char *)program_rx)
+		/* je rel32; the anchor may be the same address. */
+		if (i >= 2 && !memcmp(tree + i - 2, "\x0f\x84", 2) && tree + i + 4 + disp == (const char *)program_rx)
 			return i;
 #else
 		int32_t word;
