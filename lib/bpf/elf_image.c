@@ -22,9 +22,9 @@
 
 static int check_header(const Elf64_Ehdr *header, size_t len, const char *object)
 {
-	if (header->e_ident[EI_CLASS] != ELFCLASS64)
-		return shunt_fail(EINVAL, "%s: an ELF file of class %u, BPF objects are 64-bit (class 2)", object,
-				  header->e_ident[EI_CLASS]);
+	if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_VERSION] != EV_CURRENT)
+		return shunt_fail(EINVAL, "%s: an ELF file of class %u and version %u, BPF objects are 64-bit (class 2) of version 1",
+				  object, header->e_ident[EI_CLASS], header->e_ident[EI_VERSION]);
 	if (header->e_ident[EI_DATA] != ELFDATA2LSB)
 		return shunt_fail(ENOTSUP, "%s: not little-endian; compile it with -target bpfel", object);
 	if (header->e_machine != EM_BPF && header->e_machine != EM_NONE)
@@ -215,15 +215,18 @@ static int each_in_table(const struct bpf_elf *elf, uint32_t table, const struct
 			 void *user)
 {
 	Elf_Data *data = elf_getdata(elf_getscn(elf->file, table), NULL);
-	GElf_Rel raw;
 	int err = 0;
 
 	if (!data)
 		return unreadable(elf, "the relocations, section", table);
-	for (int i = 0; !err && gelf_getrel(data, i, &raw); i++) {
-		const struct bpf_elf_reloc reloc = { .offset = raw.r_offset, .type = GELF_R_TYPE(raw.r_info),
-						     .symbol = GELF_R_SYM(raw.r_info) };
+	for (size_t i = 0; i < data->d_size / sizeof(Elf64_Rel) && !err; i++) {
+		struct bpf_elf_reloc reloc;
+		GElf_Rel raw;
 
+		/* It does not read a table that is marked as compressed. */
+		if (!gelf_getrel(data, (int)i, &raw))
+			return unreadable(elf, "the relocations, section", table);
+		reloc = (struct bpf_elf_reloc){ raw.r_offset, GELF_R_TYPE(raw.r_info), GELF_R_SYM(raw.r_info) };
 		if (reloc.offset >= target->len)
 			return shunt_fail(EINVAL, "%s: a relocation of '%s' is for offset %llu of its %llu bytes", elf->object,
 					  target->name, (unsigned long long)reloc.offset, (unsigned long long)target->len);

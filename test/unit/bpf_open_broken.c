@@ -105,6 +105,9 @@ Test(bpf_open_broken, what_is_no_bpf_object_is_refused_by_what_it_is)
 	header->e_ident[EI_CLASS] = ELFCLASS32;
 	refuse_bytes(bytes, len, EINVAL, "class 1");
 	header->e_ident[EI_CLASS] = ELFCLASS64;
+	header->e_ident[EI_VERSION] = 7;
+	refuse_bytes(bytes, len, EINVAL, "version 7");
+	header->e_ident[EI_VERSION] = EV_CURRENT;
 	header->e_ident[EI_DATA] = ELFDATA2MSB;
 	refuse_bytes(bytes, len, ENOTSUP, "bpfel");
 	header->e_ident[EI_DATA] = ELFDATA2LSB;
@@ -321,6 +324,9 @@ Test(bpf_open_broken, relocations_of_the_wrong_kind_or_place_are_refused)
 	build_reloc(&b, 3, 0, 1, 3);
 	b.sections[b.nr_sections - 1].type = SHT_RELA;
 	refuse(&b, ENOTSUP, "relocations with addends");
+	build_related(&b, 16, 10, 2);
+	b.sections[b.nr_sections - 1].flags = SHF_COMPRESSED;
+	refuse(&b, EINVAL, "the relocations, section 6 cannot be read");
 }
 
 Test(bpf_open_broken, a_load_at_the_end_of_a_function_cannot_be_relocated)
