@@ -85,8 +85,8 @@ static int check_names(const struct bpf_btf *btf)
 		const char *name = bpf_btf_string(btf, offset);
 
 		if (!name || strnlen(name, MAX_NAME) == MAX_NAME)
-			return shunt_fail(EINVAL, "%s: the name of BTF type %u (offset %u) does not end inside its strings", btf->object,
-					  id, offset);
+			return shunt_fail(EINVAL, "%s: the name of BTF type %u (offset %u) does not end in its strings within %u bytes",
+					  btf->object, id, offset, MAX_NAME);
 	}
 	return 0;
 }

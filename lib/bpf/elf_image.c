@@ -73,7 +73,7 @@ static int unreadable(const struct bpf_elf *elf, const char *what, uint32_t inde
 	return shunt_fail(EINVAL, "%s: %s %u cannot be read: %s", elf->object, what, index, elf_errmsg(-1));
 }
 
-/* NULL when it does not end inside. Not elf_strptr: that one unpacks a compressed table to whatever size it claims to have. */
+/* NULL when it does not end inside, or is too long. Not elf_strptr: that one unpacks a compressed table to whatever size it claims to have. */
 static const char *string_at(const struct bpf_elf *elf, uint32_t table, uint32_t offset)
 {
 	const Elf_Data *data = elf_rawdata(elf_getscn(elf->file, table), NULL);
@@ -98,8 +98,8 @@ static int read_section(struct bpf_elf *elf, uint32_t names, uint32_t index)
 		return unreadable(elf, "section", index);
 	name = string_at(elf, names, header.sh_name);
 	if (!name)
-		return shunt_fail(EINVAL, "%s: the name of section %u does not end inside the string table (offset %u of section %u)",
-				  elf->object, index, header.sh_name, names);
+		return shunt_fail(EINVAL, "%s: the name of section %u does not end in the string table within %u bytes (offset %u of section %u)",
+				  elf->object, index, MAX_NAME, header.sh_name, names);
 	elf->sections[index] = (struct bpf_elf_section){ .name = name, .type = header.sh_type, .link = header.sh_link,
 							 .info = header.sh_info, .flags = header.sh_flags,
 							 .bytes = header.sh_type == SHT_NOBITS ? NULL : data->d_buf,
@@ -131,8 +131,8 @@ static int read_symbol(struct bpf_elf *elf, Elf_Data *table, uint32_t strings, u
 					   .section = raw.st_shndx, .type = GELF_ST_TYPE(raw.st_info),
 					   .bind = GELF_ST_BIND(raw.st_info) };
 	if (!symbol->name)
-		return shunt_fail(EINVAL, "%s: the name of symbol %u does not end inside the string table (offset %u of section %u)",
-				  elf->object, index, raw.st_name, strings);
+		return shunt_fail(EINVAL, "%s: the name of symbol %u does not end in the string table within %u bytes (offset %u of section %u)",
+				  elf->object, index, MAX_NAME, raw.st_name, strings);
 	if (raw.st_shndx == SHN_UNDEF || raw.st_shndx == SHN_ABS || raw.st_shndx == SHN_COMMON)
 		return 0;
 	if (raw.st_shndx >= elf->nr_sections)

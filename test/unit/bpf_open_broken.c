@@ -147,7 +147,7 @@ Test(bpf_open_broken, section_headers_outside_the_file_are_refused)
 	refuse_bytes(bytes, len, EINVAL, "65535 section headers");
 	header->e_shnum = 4;
 	header->e_shstrndx = 4;
-	refuse_bytes(bytes, len, EINVAL, "the name of section 0 does not end inside the string table (offset 0 of section 4)");
+	refuse_bytes(bytes, len, EINVAL, "the name of section 0 does not end in the string table within 4096 bytes (offset 0 of section 4)");
 	header->e_shentsize = 40;
 	refuse_bytes(bytes, len, EINVAL, "of 40 bytes");
 	free(bytes);
@@ -184,6 +184,25 @@ Test(bpf_open_broken, names_outside_the_string_table_are_refused)
 	bytes[strings->sh_offset + strings->sh_size - 1] = 'x';
 	refuse_bytes(bytes, len, EINVAL, "the name of section 3");
 	free(bytes);
+}
+
+Test(bpf_open_broken, a_name_of_4096_bytes_is_too_long)
+{
+	struct shunt_bpf_object *object;
+	char name[4097] = "";
+	struct build b;
+
+	memset(name, 'x', 4096);
+	build_init(&b);
+	build_pass(&b);
+	build_symbol(&b, name, 3, 0, 0, STT_NOTYPE, STB_LOCAL);
+	refuse(&b, EINVAL, "the name of symbol 2");
+	name[4095] = 0;
+	build_init(&b);
+	build_pass(&b);
+	build_symbol(&b, name, 3, 0, 0, STT_NOTYPE, STB_LOCAL);
+	object = accept(&b);
+	shunt_bpf_close(object);
 }
 
 Test(bpf_open_broken, an_object_without_symbols_or_programs_is_refused)
