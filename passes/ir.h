@@ -47,6 +47,9 @@ LLVMValueRef shunt_ir_loaded_value(LLVMValueRef load);
 /* Strips casts between pointers and 64-bit integers, freeze, all-zero GEPs and llvm.bpf.passthrough. */
 LLVMValueRef shunt_ir_strip(LLVMValueRef value);
 
+/* Adds the byte offset of a GEP with constant indices to *offset; false when an index is not constant. */
+bool shunt_ir_constant_offset(struct shunt_pass *pass, LLVMValueRef gep, unsigned long long *offset);
+
 /* Alignment that pointer certainly has, at most 4 (a key of 4 bytes is what it is for). */
 unsigned shunt_ir_alignment(struct shunt_pass *pass, LLVMValueRef pointer);
 

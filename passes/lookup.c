@@ -9,6 +9,7 @@
  */
 #include "passes/maps.h"
 #include "passes/percpu.h"
+#include "passes/rmw.h"
 
 static bool is_array(uint32_t type)
 {
@@ -64,6 +65,8 @@ static LLVMValueRef load_values(struct shunt_pass *pass, LLVMValueRef map)
 	pointer = LLVMBuildInBoundsGEP2(pass->builder, pass->i8, map, &offset, 1, "");
 	load = LLVMBuildLoad2(pass->builder, pass->ptr, pointer, "values");
 	LLVMSetAlignment(load, 8);
+	LLVMSetMetadata(load, LLVMGetMDKindIDInContext(pass->context, "nonnull", 7),
+			LLVMMetadataAsValue(pass->context, LLVMMDNodeInContext2(pass->context, NULL, 0)));
 	return load;
 }
 
@@ -90,13 +93,26 @@ static LLVMValueRef copy_of(struct shunt_pass *pass, LLVMValueRef p, LLVMValueRe
 	return cpu ? shunt_pass_copy_of(pass, p, cpu) : shunt_pass_this_copy(pass, p);
 }
 
+/* Remembers what p is, for exact updates. */
+static void record(struct shunt_pass *pass, const struct shunt_pass_map_operand *found, LLVMValueRef p, LLVMValueRef unit0, LLVMValueRef cpu)
+{
+	struct shunt_rmw_lookup lookup = {
+		.value = p,
+		.kind = cpu ? SHUNT_RMW_OTHER_CPU : is_percpu(found->map->type) ? SHUNT_RMW_THIS_CPU : SHUNT_RMW_SHARED,
+		.unit0 = unit0,
+		.map = found->several ? NULL : found->map,
+	};
+
+	shunt_rmw_record(pass, &lookup);
+}
+
 /* map: NULL where the address of the values is known. cpu, is_cpu: NULL unless the call names a CPU. */
 static void lower_array(struct shunt_pass *pass, LLVMValueRef call, const char *callee, const struct shunt_pass_map_operand *found,
 			LLVMValueRef map, LLVMValueRef cpu, LLVMValueRef is_cpu)
 {
 	uint64_t stride = found->map->stride ? found->map->stride : ((uint64_t)found->map->value_size + 7) & ~UINT64_C(7);
 	LLVMValueRef key_pointer = shunt_ir_coerce(pass, LLVMGetOperand(call, 1), pass->ptr, false);
-	LLVMValueRef key = constant_key(pass, key_pointer), is_in = is_cpu, offset, p;
+	LLVMValueRef key = constant_key(pass, key_pointer), is_in = is_cpu, offset, p, unit0;
 
 	if (key && LLVMConstIntGetZExtValue(key) >= found->map->max_entries) {
 		p = LLVMConstNull(pass->ptr);
@@ -112,11 +128,14 @@ static void lower_array(struct shunt_pass *pass, LLVMValueRef call, const char *
 		offset = LLVMBuildZExt(pass->builder, key, pass->i64, "");
 		offset = LLVMBuildMul(pass->builder, offset, LLVMConstInt(pass->i64, stride, 0), "");
 		p = map ? load_values(pass, map) : LLVMConstIntToPtr(LLVMConstInt(pass->i64, found->map->values, 0), pass->ptr);
-		p = LLVMBuildGEP2(pass->builder, pass->i8, p, &offset, 1, "");
+		/* In bounds where it is used: a key that is not is not selected. The null check of the program then is that of the key. */
+		p = LLVMBuildInBoundsGEP2(pass->builder, pass->i8, p, &offset, 1, "");
+		unit0 = p;
 		if (is_percpu(found->map->type))
 			p = copy_of(pass, p, cpu);
 		if (is_in)
 			p = LLVMBuildSelect(pass->builder, is_in, p, LLVMConstNull(pass->ptr), "");
+		record(pass, found, p, unit0, cpu);
 	}
 	if (is_percpu(found->map->type)) {
 		shunt_pass_passed(pass, call, "InlinedPercpuArrayLookup", callee, "per-CPU array lookup inlined");
@@ -152,11 +171,11 @@ static LLVMValueRef declare_find(struct shunt_pass *pass, LLVMValueRef call, con
 	return function;
 }
 
-static void lower_hash(struct shunt_pass *pass, LLVMValueRef call, const char *callee, LLVMValueRef find, LLVMValueRef map,
-		       LLVMValueRef cpu, LLVMValueRef is_cpu)
+static void lower_hash(struct shunt_pass *pass, LLVMValueRef call, const char *callee, const struct shunt_pass_map_operand *found,
+		       LLVMValueRef find, LLVMValueRef map, LLVMValueRef cpu, LLVMValueRef is_cpu)
 {
 	LLVMValueRef args[] = { map, shunt_ir_coerce(pass, LLVMGetOperand(call, 1), pass->ptr, false) };
-	LLVMValueRef p = shunt_ir_call_like(pass, call, find_type(pass), find, args, 2), is_in;
+	LLVMValueRef p = shunt_ir_call_like(pass, call, find_type(pass), find, args, 2), unit0 = p, is_in;
 
 	if (shunt_ir_has_prefix(find, "shunt_map_find_hash")) {
 		shunt_pass_passed(pass, call, "DirectHashLookup", callee, "became a direct call of the hash");
@@ -168,6 +187,7 @@ static void lower_hash(struct shunt_pass *pass, LLVMValueRef call, const char *c
 				  "became a direct call of the hash and an inline per-CPU step");
 		pass->counts->percpu_hash_lookups++;
 	}
+	record(pass, found, p, unit0, cpu);
 	shunt_ir_replace(pass, call, p, false);
 }
 
@@ -186,10 +206,11 @@ static bool has_form(struct shunt_pass *pass, LLVMValueRef call, const char *cal
 		shunt_pass_missed(pass, call, "KeySizeNotInlined", callee,
 				  "call left: an array of %u entries with keys of %u bytes has no inline form", map->max_entries,
 				  map->key_size);
-	else if (is_percpu(map->type) && !is_of && pass->options->cpu == SHUNT_PASS_CPU_CALL)
+	else if (is_percpu(map->type) && !is_of && pass->options->cpu == SHUNT_PASS_CPU_CALL) {
+		record(pass, found, call, NULL, NULL);
 		shunt_pass_missed(pass, call, "NoCpuSource", callee,
 				  "call left: no source of the CPU number is known for this module");
-	else
+	} else
 		return true;
 	return false;
 }
@@ -223,7 +244,7 @@ void shunt_pass_lookup(struct shunt_pass *pass, LLVMValueRef call, const char *c
 		is_cpu = shunt_pass_is_cpu(pass, cpu);
 	}
 	if (find)
-		lower_hash(pass, call, callee, find, map, cpu, is_cpu);
+		lower_hash(pass, call, callee, &found, find, map, cpu, is_cpu);
 	else
 		lower_array(pass, call, callee, &found, map, cpu, is_cpu);
 }

@@ -29,6 +29,9 @@ static bool set_cpu(struct shunt_pass_options *options, const char *value)
 		options->cpu = SHUNT_PASS_CPU_RSEQ_AOT;
 	} else if (value && !strcmp(value, "call")) {
 		options->cpu = SHUNT_PASS_CPU_CALL;
+	} else if (value && !strncmp(value, "rseq:", 5) && is_number(value + 5, INT64_MIN, INT64_MAX, &offset)) {
+		options->cpu = SHUNT_PASS_CPU_RSEQ;
+		options->cpu_offset = offset;
 	} else if (value && !strncmp(value, "tp:", 3) && is_number(value + 3, INT64_MIN, INT64_MAX, &offset)) {
 		options->cpu = SHUNT_PASS_CPU_TP;
 		options->cpu_offset = offset;
@@ -48,14 +51,35 @@ static bool set_nr_cpus(struct shunt_pass_options *options, const char *value)
 	return true;
 }
 
+static bool set_rmw(struct shunt_pass_options *options, const char *value)
+{
+	static const struct {
+		const char *name;
+		enum shunt_pass_rmw rmw;
+	} policies[] = {
+		{ "plain", SHUNT_PASS_RMW_PLAIN },
+		{ "exact", SHUNT_PASS_RMW_EXACT },
+		{ "exact-shared", SHUNT_PASS_RMW_EXACT_SHARED },
+	};
+
+	for (size_t i = 0; value && i < sizeof(policies) / sizeof(policies[0]); i++) {
+		if (!strcmp(policies[i].name, value)) {
+			options->rmw = policies[i].rmw;
+			return true;
+		}
+	}
+	return false;
+}
+
 static const struct parameter {
 	const char *pass, *key;
 	bool (*set)(struct shunt_pass_options *options, const char *value); /* value NULL: there is no '=' */
 	const char *usage;
 } parameters[] = {
 	{ "shunt-percpu", "spectre-v1", set_spectre, "spectre-v1" },
-	{ "shunt-percpu", "cpu", set_cpu, "cpu=rseq, cpu=call or cpu=tp:OFFSET" },
+	{ "shunt-percpu", "cpu", set_cpu, "cpu=rseq, cpu=rseq:OFFSET, cpu=call or cpu=tp:OFFSET" },
 	{ "shunt-percpu", "nr-cpus", set_nr_cpus, "nr-cpus=N" },
+	{ "shunt-percpu", "rmw", set_rmw, "rmw=plain, rmw=exact or rmw=exact-shared" },
 };
 enum { NR_PARAMETERS = sizeof(parameters) / sizeof(parameters[0]) };
 
@@ -77,7 +101,7 @@ static int set_one(const char *pass, char *text, struct shunt_pass_options *opti
 	if (usage)
 		snprintf(why, room, "pass '%s': bad value of parameter '%s': write %s", pass, text, usage);
 	else
-		snprintf(why, room, "pass '%s' has no parameter '%s'; shunt-percpu has spectre-v1, cpu= and nr-cpus=", pass, text);
+		snprintf(why, room, "pass '%s' has no parameter '%s'; shunt-percpu has spectre-v1, cpu=, nr-cpus= and rmw=", pass, text);
 	return -EINVAL;
 }
 

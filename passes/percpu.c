@@ -8,6 +8,7 @@
  */
 #include <string.h>
 #include "passes/percpu.h"
+#include "passes/rmw.h"
 
 /*
  * The thread pointer plus a constant. x86-64 has it as the base of FS, which is address space 257 to LLVM; arm64 reads a register.
@@ -35,7 +36,7 @@ static LLVMValueRef load_thread(struct shunt_pass *pass, LLVMValueRef offset)
 }
 
 /* glibc's own symbol; constant after start-up, which lets LLVM lift the load of it out of loops. */
-static LLVMValueRef load_rseq_offset(struct shunt_pass *pass)
+LLVMValueRef shunt_pass_rseq_offset(struct shunt_pass *pass)
 {
 	LLVMValueRef symbol = LLVMGetNamedGlobal(pass->module, "__rseq_offset");
 
@@ -52,10 +53,11 @@ LLVMValueRef shunt_pass_cpu_id(struct shunt_pass *pass)
 
 	switch (pass->options->cpu) {
 	case SHUNT_PASS_CPU_TP:
+	case SHUNT_PASS_CPU_RSEQ:
 		return load_thread(pass, LLVMConstInt(pass->i64, (unsigned long long)pass->options->cpu_offset, 1));
 	case SHUNT_PASS_CPU_RSEQ_AOT:
 		/* struct rseq: cpu_id is its second 32-bit word, linux/rseq.h */
-		offset = LLVMBuildAdd(pass->builder, load_rseq_offset(pass), LLVMConstInt(pass->i64, 4, 0), "");
+		offset = LLVMBuildAdd(pass->builder, shunt_pass_rseq_offset(pass), LLVMConstInt(pass->i64, 4, 0), "");
 		return load_thread(pass, offset);
 	default:
 		return NULL;
@@ -66,7 +68,8 @@ static LLVMValueRef copy_at(struct shunt_pass *pass, LLVMValueRef p, LLVMValueRe
 {
 	LLVMValueRef distance = LLVMBuildShl(pass->builder, cpu64, LLVMConstInt(pass->i64, SHUNT_PERCPU_SHIFT, 0), "");
 
-	return LLVMBuildGEP2(pass->builder, pass->i8, p, &distance, 1, "");
+	/* In bounds: all copies lie in one reservation. So LLVM knows that a copy is not null when p is not. */
+	return LLVMBuildInBoundsGEP2(pass->builder, pass->i8, p, &distance, 1, "");
 }
 
 /* Signed: the units of threads without rseq lie below CPU 0's. */
@@ -132,14 +135,16 @@ static void lower_cpu_id(struct shunt_pass *pass, LLVMValueRef call, const char 
 
 static void lower_this(struct shunt_pass *pass, LLVMValueRef call, const char *callee)
 {
-	LLVMValueRef p;
+	LLVMValueRef p, unit0;
 
 	if (pass->options->cpu == SHUNT_PASS_CPU_CALL) {
+		shunt_rmw_record(pass, &(struct shunt_rmw_lookup){ .value = call, .kind = SHUNT_RMW_THIS_CPU });
 		no_cpu_source(pass, call, callee);
 		return;
 	}
-	p = shunt_ir_coerce(pass, LLVMGetOperand(call, 0), pass->ptr, false);
-	p = shunt_pass_this_copy(pass, p);
+	unit0 = shunt_ir_coerce(pass, LLVMGetOperand(call, 0), pass->ptr, false);
+	p = shunt_pass_this_copy(pass, unit0);
+	shunt_rmw_record(pass, &(struct shunt_rmw_lookup){ .value = p, .kind = SHUNT_RMW_THIS_CPU, .unit0 = unit0 });
 	shunt_pass_passed(pass, call, "InlinedPercpuThis", callee, "became load, shift and add");
 	pass->counts->percpu_this++;
 	shunt_ir_replace(pass, call, p, false);
@@ -156,6 +161,7 @@ static void lower_of(struct shunt_pass *pass, LLVMValueRef call, const char *cal
 	is_cpu = shunt_pass_is_cpu(pass, cpu);
 	p = shunt_pass_copy_of(pass, p, cpu);
 	p = LLVMBuildSelect(pass->builder, is_cpu, p, LLVMConstNull(pass->ptr), "");
+	shunt_rmw_record(pass, &(struct shunt_rmw_lookup){ .value = p, .kind = SHUNT_RMW_OTHER_CPU });
 	shunt_pass_passed(pass, call, "InlinedPercpuOf", callee, "became compare, shift, add and select");
 	pass->counts->percpu_of++;
 	shunt_ir_replace(pass, call, p, false);

@@ -13,6 +13,9 @@ LLVMValueRef shunt_pass_this_copy(struct shunt_pass *pass, LLVMValueRef p);
 LLVMValueRef shunt_pass_is_cpu(struct shunt_pass *pass, LLVMValueRef cpu);
 LLVMValueRef shunt_pass_copy_of(struct shunt_pass *pass, LLVMValueRef p, LLVMValueRef cpu);
 
+/* glibc's __rseq_offset, i64: of the thread's struct rseq from the thread pointer, where that is not a constant. */
+LLVMValueRef shunt_pass_rseq_offset(struct shunt_pass *pass);
+
 /* Whether shunt_pass_is_cpu can be built: the number of CPUs is known, or shunt_nr_cpus can be called. Else a missed remark for
  * call. */
 bool shunt_pass_can_count_cpus(struct shunt_pass *pass, LLVMValueRef call, const char *callee);

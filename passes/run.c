@@ -7,6 +7,7 @@
 #include <string.h>
 #include "passes/parameters.h"
 #include "passes/pass.h"
+#include "passes/rmw.h"
 
 struct entry {
 	const char *name;
@@ -20,7 +21,7 @@ struct entry {
 static const struct entry entries[] = {
 	{ "shunt-mark", NULL, shunt_pass_mark, NULL },
 	{ "shunt-bpf-helpers", shunt_pass_bpf_helpers, NULL, NULL },
-	{ "shunt-percpu", shunt_pass_percpu, NULL, NULL },
+	{ "shunt-percpu", shunt_pass_percpu, NULL, shunt_pass_rmw },
 	{ "shunt-targets", NULL, shunt_pass_targets, NULL },
 	{ "shunt-dispatch", shunt_pass_dispatch, NULL, shunt_pass_drop_annotations },
 };

@@ -157,8 +157,7 @@ static bool has_fixed_size(LLVMTypeRef type)
 	}
 }
 
-/* Adds the byte offset of a GEP with constant indices to *offset; false when an index is not constant. */
-static bool constant_offset(struct shunt_pass *pass, LLVMValueRef gep, unsigned long long *offset)
+bool shunt_ir_constant_offset(struct shunt_pass *pass, LLVMValueRef gep, unsigned long long *offset)
 {
 	LLVMTypeRef type = LLVMGetGEPSourceElementType(gep);
 
@@ -199,7 +198,7 @@ unsigned shunt_ir_alignment(struct shunt_pass *pass, LLVMValueRef pointer)
 
 		if (!is_gep)
 			break;
-		if (LLVMGetTypeKind(LLVMTypeOf(pointer)) != LLVMPointerTypeKind || !constant_offset(pass, pointer, &offset))
+		if (LLVMGetTypeKind(LLVMTypeOf(pointer)) != LLVMPointerTypeKind || !shunt_ir_constant_offset(pass, pointer, &offset))
 			return 1;
 		pointer = LLVMGetOperand(pointer, 0);
 	}

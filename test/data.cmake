@@ -15,3 +15,27 @@ foreach(name map percpu)
   add_test(NAME stress_${name} COMMAND stress_${name})
   set_tests_properties(stress_${name} PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 300)
 endforeach()
+
+# Exact updates in compiled BPF programs, with each index source; and maps and CPUs where rseq is missing.
+find_program(SHUNT_BPF_CLANG NAMES clang-19 clang HINTS ${LLVM_TOOLS_BINARY_DIR})
+find_path(SHUNT_BPF_HEADERS bpf/bpf_helpers.h) # libbpf-dev
+if(SHUNT_LLVM AND SHUNT_BPF_CLANG AND SHUNT_BPF_HEADERS)
+  set(EXACT_OBJECT ${CMAKE_CURRENT_BINARY_DIR}/percpu_exact.bpf.o)
+  add_custom_command(OUTPUT ${EXACT_OBJECT}
+    COMMAND ${SHUNT_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -idirafter ${SHUNT_BPF_HEADERS} -idirafter /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
+            -c ${CMAKE_CURRENT_LIST_DIR}/stress/percpu_exact.bpf.c -o ${EXACT_OBJECT}
+    DEPENDS ${CMAKE_CURRENT_LIST_DIR}/stress/percpu_exact.bpf.c VERBATIM)
+  add_custom_target(percpu_exact_object DEPENDS ${EXACT_OBJECT})
+  add_executable(stress_percpu_exact stress/percpu_exact.c)
+  target_link_libraries(stress_percpu_exact PRIVATE shunt_options shunt_llvm_headers shunt_llvm Threads::Threads)
+  target_compile_definitions(stress_percpu_exact PRIVATE EXACT_OBJECT="${EXACT_OBJECT}")
+  add_dependencies(stress_percpu_exact percpu_exact_object)
+  add_test(NAME stress_percpu_exact COMMAND stress_percpu_exact)
+  add_test(NAME stress_percpu_exact_thread COMMAND stress_percpu_exact thread)
+  add_test(NAME stress_percpu_exact_getcpu COMMAND stress_percpu_exact)
+  set_tests_properties(stress_percpu_exact stress_percpu_exact_thread stress_percpu_exact_getcpu
+    PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 300)
+  set_tests_properties(stress_percpu_exact_thread PROPERTIES ENVIRONMENT "SHUNT_TEST_CPU_SOURCE=thread")
+  set_tests_properties(stress_percpu_exact_getcpu PROPERTIES
+    ENVIRONMENT "GLIBC_TUNABLES=glibc.pthread.rseq=0;SHUNT_TEST_CPU_SOURCE=getcpu;SHUNT_EXACT_ADDS=2000000")
+endif()

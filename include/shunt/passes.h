@@ -36,6 +36,7 @@ struct shunt_pass_map {
 enum shunt_pass_cpu {
 	SHUNT_PASS_CPU_CALL,     /* shunt_cpu_id stays a call: no index source is known (AOT without rseq) */
 	SHUNT_PASS_CPU_TP,       /* 32-bit load at cpu_offset from the thread pointer: JIT, from shunt_cpu_index() */
+	SHUNT_PASS_CPU_RSEQ,     /* as TP, where cpu_offset is that of cpu_id in the thread's struct rseq: exact updates are inline too */
 	SHUNT_PASS_CPU_RSEQ_AOT, /* load __rseq_offset (glibc), add the thread pointer, load cpu_id at +4 */
 };
 

@@ -44,7 +44,7 @@ static int run_passes(LLVMModuleRef module, const struct shunt_jit_module_option
 
 		shunt_cpu_index(&index);
 		if (index.source != SHUNT_CPU_GETCPU) {
-			passes.cpu = SHUNT_PASS_CPU_TP;
+			passes.cpu = index.source == SHUNT_CPU_RSEQ ? SHUNT_PASS_CPU_RSEQ : SHUNT_PASS_CPU_TP;
 			passes.cpu_offset = index.tp_offset;
 		}
 	}

@@ -25,7 +25,7 @@ declare void @escape(ptr)
 ; CHECK-NEXT: [[WIDE:%.*]] = zext i32 %key to i64
 ; CHECK-NEXT: [[OFF:%.*]] = mul i64 [[WIDE]], 16
 ; CHECK-NEXT: %values = load ptr, ptr getelementptr inbounds (i8, ptr @array, i64 24), align 8
-; CHECK-NEXT: [[PTR:%.*]] = getelementptr i8, ptr %values, i64 [[OFF]]
+; CHECK-NEXT: [[PTR:%.*]] = getelementptr inbounds i8, ptr %values, i64 [[OFF]]
 ; CHECK-NEXT: %value = select i1 [[IN]], ptr [[PTR]], ptr null
 ; CHECK-NEXT: ret ptr %value
 ; The comparison sees the key as it is, the address a masked one.
@@ -42,7 +42,7 @@ define ptr @variable(i32 %k) {
 
 ; CHECK-LABEL: define ptr @fixed_base(
 ; CHECK: mul i64 {{.*}}, 8
-; CHECK-NEXT: getelementptr i8, ptr inttoptr (i64 1048576 to ptr), i64
+; CHECK-NEXT: getelementptr inbounds i8, ptr inttoptr (i64 1048576 to ptr), i64
 define ptr @fixed_base(ptr %key) {
   %value = call ptr @shunt_map_lookup(ptr @fixed, ptr %key)
   ret ptr %value
@@ -78,7 +78,7 @@ define ptr @in_global() {
 ; A constant key in range needs no comparison.
 ; CHECK-LABEL: define ptr @constant(
 ; CHECK-NOT: icmp
-; CHECK: %value = getelementptr i8, ptr %values, i64 48
+; CHECK: %value = getelementptr inbounds i8, ptr %values, i64 48
 ; CHECK-NOT: select
 ; CHECK: ret ptr %value
 define ptr @constant() {
@@ -90,7 +90,7 @@ define ptr @constant() {
 }
 
 ; CHECK-LABEL: define ptr @constant_global(
-; CHECK: getelementptr i8, ptr %values, i64 48
+; CHECK: getelementptr inbounds i8, ptr %values, i64 48
 define ptr @constant_global() {
   %value = call ptr @shunt_map_lookup(ptr @array, ptr @three)
   ret ptr %value

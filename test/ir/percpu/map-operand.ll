@@ -34,7 +34,7 @@ define i64 @by_handle(i64 %k) {
 
 ; A handle without an address is enough where the values' address is known, and not elsewhere.
 ; CHECK-LABEL: define void @handle_only(
-; CHECK: getelementptr i8, ptr inttoptr (i64 3145728 to ptr)
+; CHECK: getelementptr inbounds i8, ptr inttoptr (i64 3145728 to ptr)
 ; CHECK: call i64 @shunt_map_lookup(i64 9, i64 %k)
 define void @handle_only(i64 %k) {
   %a = call i64 @shunt_map_lookup(i64 11, i64 %k)

@@ -26,11 +26,11 @@ declare ptr @shunt_map_lookup_of(ptr, ptr, i32)
 ; CHECK-NEXT: [[IN:%.*]] = icmp ult i32 %key, 256
 ; CHECK-NEXT: [[WIDE:%.*]] = zext i32 %key to i64
 ; CHECK-NEXT: [[OFF:%.*]] = mul i64 [[WIDE]], 8
-; CHECK-NEXT: [[PTR:%.*]] = getelementptr i8, ptr inttoptr (i64 2097152 to ptr), i64 [[OFF]]
+; CHECK-NEXT: [[PTR:%.*]] = getelementptr inbounds i8, ptr inttoptr (i64 2097152 to ptr), i64 [[OFF]]
 ; CHECK: %cpu = load i32
 ; CHECK-NEXT: [[CPU:%.*]] = sext i32 %cpu to i64
 ; CHECK-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
-; CHECK-NEXT: [[COPY:%.*]] = getelementptr i8, ptr [[PTR]], i64 [[FAR]]
+; CHECK-NEXT: [[COPY:%.*]] = getelementptr inbounds i8, ptr [[PTR]], i64 [[FAR]]
 ; CHECK-NEXT: %value = select i1 [[IN]], ptr [[COPY]], ptr null
 define ptr @percpu_array(ptr %k) {
   %value = call ptr @shunt_map_lookup(ptr @percpu, ptr %k)
@@ -44,7 +44,7 @@ define ptr @percpu_array(ptr %k) {
 ; CHECK-NEXT: [[BOTH:%.*]] = and i1 [[IN]], [[IS]]
 ; CHECK: [[CPU:%.*]] = zext i32 %cpu to i64
 ; CHECK-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
-; CHECK-NEXT: [[COPY:%.*]] = getelementptr i8, ptr {{%.*}}, i64 [[FAR]]
+; CHECK-NEXT: [[COPY:%.*]] = getelementptr inbounds i8, ptr {{%.*}}, i64 [[FAR]]
 ; CHECK-NEXT: %value = select i1 [[BOTH]], ptr [[COPY]], ptr null
 define ptr @percpu_array_of(ptr %k, i32 %cpu) {
   %value = call ptr @shunt_map_lookup_of(ptr @percpu, ptr %k, i32 %cpu)
@@ -57,7 +57,7 @@ define ptr @percpu_array_of(ptr %k, i32 %cpu) {
 ; CHECK-NEXT: [[IN:%.*]] = icmp ne ptr [[FOUND]], null
 ; CHECK: [[CPU:%.*]] = sext i32 %cpu to i64
 ; CHECK-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
-; CHECK-NEXT: [[COPY:%.*]] = getelementptr i8, ptr [[FOUND]], i64 [[FAR]]
+; CHECK-NEXT: [[COPY:%.*]] = getelementptr inbounds i8, ptr [[FOUND]], i64 [[FAR]]
 ; CHECK-NEXT: %value = select i1 [[IN]], ptr [[COPY]], ptr null
 ; CHECK: call ptr @shunt_map_find_percpu(ptr @lru_percpu, ptr %k)
 define ptr @in_percpu_hash(ptr %k) {

@@ -12,7 +12,7 @@ declare ptr @shunt_percpu_of(ptr, i32)
 ; ALL: [[CPU:%.*]] = load i32
 ; ALL-NEXT: [[WIDE:%.*]] = sext i32 [[CPU]] to i64
 ; ALL-NEXT: [[FAR:%.*]] = shl i64 [[WIDE]], 30
-; ALL-NEXT: %copy = getelementptr i8, ptr %p, i64 [[FAR]]
+; ALL-NEXT: %copy = getelementptr inbounds i8, ptr %p, i64 [[FAR]]
 ; ALL-NEXT: ret ptr %copy
 ; CALL-LABEL: define ptr @this(
 ; CALL-NEXT: call ptr @shunt_percpu_this(ptr %p)
@@ -27,7 +27,7 @@ define ptr @this(ptr %p) {
 ; KNOWN-NEXT: [[IN:%.*]] = icmp ult i32 %cpu, 48
 ; ALL-NEXT: [[WIDE:%.*]] = zext i32 %cpu to i64
 ; ALL-NEXT: [[FAR:%.*]] = shl i64 [[WIDE]], 30
-; ALL-NEXT: [[PTR:%.*]] = getelementptr i8, ptr %p, i64 [[FAR]]
+; ALL-NEXT: [[PTR:%.*]] = getelementptr inbounds i8, ptr %p, i64 [[FAR]]
 ; ALL-NEXT: %copy = select i1 [[IN]], ptr [[PTR]], ptr null
 ; CALL-LABEL: define ptr @of(
 ; CALL-NEXT: icmp ult i32 %cpu, 48
@@ -39,7 +39,7 @@ define ptr @of(ptr %p, i32 %cpu) {
 ; Registers in place of pointers, as front ends without types have them.
 ; ALL-LABEL: define i64 @registers(
 ; ALL-NEXT: [[P:%.*]] = inttoptr i64 %p to ptr
-; ALL: getelementptr i8, ptr [[P]]
+; ALL: getelementptr inbounds i8, ptr [[P]]
 ; ALL: ptrtoint ptr {{.*}} to i64
 define i64 @registers(i64 %p) {
   %copy = call i64 @shunt_percpu_this(i64 %p)

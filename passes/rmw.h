@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Read-modify-writes of map values and per-CPU variables: what of them is one update, and how it is made exact.
+ *
+ * The lookups of a module are recorded as they are inlined; when all are, every store through one of them is looked at.
+ */
+#ifndef PASSES_RMW_H
+#define PASSES_RMW_H
+
+#include "passes/ir.h"
+
+/* Whether the policy asks for exact updates. */
+bool shunt_rmw_is_exact(const struct shunt_pass *pass);
+
+enum shunt_rmw_kind {
+	SHUNT_RMW_THIS_CPU,  /* this CPU's copy of the per-CPU object whose CPU 0's copy is unit0 */
+	SHUNT_RMW_OTHER_CPU, /* the copy of a CPU that the program names */
+	SHUNT_RMW_SHARED,    /* a value that all CPUs share */
+};
+
+/* What a pointer in generated code is. map: where it was found, NULL for a variable or where that is one of several. */
+struct shunt_rmw_lookup {
+	LLVMValueRef value;
+	enum shunt_rmw_kind kind;
+	LLVMValueRef unit0; /* may be NULL without rseq, which needs it */
+	const struct shunt_pass_map *map;
+};
+void shunt_rmw_record(struct shunt_pass *pass, const struct shunt_rmw_lookup *lookup);
+
+/* Where a pointer leads: a fixed number of bytes from a value. */
+struct shunt_rmw_place {
+	LLVMValueRef base;
+	int64_t offset;
+};
+struct shunt_rmw_place shunt_rmw_place_of(struct shunt_pass *pass, LLVMValueRef pointer);
+
+/* NULL: base is none that was recorded. */
+const struct shunt_rmw_lookup *shunt_rmw_find(const struct shunt_pass *pass, LLVMValueRef base);
+
+enum shunt_rmw_op { SHUNT_RMW_ADD, SHUNT_RMW_OR, SHUNT_RMW_AND, SHUNT_RMW_XOR, SHUNT_RMW_NONE };
+const char *shunt_rmw_op_name(enum shunt_rmw_op op);
+
+/* rmw_match.c. What value (to be stored at place) does to what is there. loads: filled with the loads that it reads there. */
+enum { SHUNT_RMW_MAX_LOADS = 8 };
+struct shunt_rmw_match {
+	enum shunt_rmw_op op; /* NONE: the same value is written back */
+	LLVMValueRef loads[SHUNT_RMW_MAX_LOADS];
+	unsigned nr_loads;
+	const char *why; /* the end of a sentence about why it is no update that has a form */
+};
+bool shunt_rmw_match_value(struct shunt_pass *pass, LLVMValueRef value, struct shunt_rmw_place place, struct shunt_rmw_match *out);
+/* The operand of that update, built beside the instructions that it is made of. */
+LLVMValueRef shunt_rmw_build_operand(struct shunt_pass *pass, LLVMValueRef value, struct shunt_rmw_place place, enum shunt_rmw_op op);
+/* Whether value is computed from a load of place. */
+bool shunt_rmw_depends(struct shunt_pass *pass, LLVMValueRef value, struct shunt_rmw_place place);
+
+/* rmw_order.c. Whether nothing on the way from the loads to store may write what they read. */
+bool shunt_rmw_is_undisturbed(struct shunt_pass *pass, const struct shunt_rmw_match *match, LLVMValueRef store);
+
+/* rmw_emit.c, at the pass's builder. To this CPU's copy of unit0 in one restartable operation; to pointer in one atomic one. */
+bool shunt_rmw_has_rseq(const struct shunt_pass *pass);
+void shunt_rmw_emit_rseq(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand);
+void shunt_rmw_emit_atomic(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef pointer, LLVMValueRef operand);
+
+/* After all calls of shunt-percpu. */
+void shunt_pass_rmw(struct shunt_pass *pass);
+
+#endif
