@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Per-CPU access: the kernel's three programs (one counter a CPU, per-CPU array, per-CPU hash) in one run, each in the kernel and by us as
+ * helper calls, inlined plain and inlined exact, beside hand-written C on thread-local data. The ways take turns within a round, so that
+ * what disturbs the machine disturbs all of them; what an empty loop costs is measured the same way, printed and subtracted.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <shunt/bpf.h>
+#include <shunt/log.h>
+#include <shunt/percpu.h>
+#include <shunt/reader.h>
+
+#define NR_OPS 1000
+#define NR_KEYS 256
+#define MAX_ROUNDS 101
+#define BARRIER() __asm__ volatile("" ::: "memory")
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+enum way { WAY_KERNEL, WAY_CALLS, WAY_PLAIN, WAY_EXACT, WAY_HAND, NR_WAYS };
+static const char *const way_names[NR_WAYS] = { "kernel", "ours, calls", "ours, plain", "ours, exact", "C, thread-local" };
+
+static unsigned int nr_rounds = 15, nr_runs = 300;
+
+/* ---- hand-written ---------------------------------------------------------------------------------------------- */
+
+static __thread uint64_t local[NR_KEYS];
+static void *percpu_counter;
+
+static void hand_loop(void)
+{
+	for (uint32_t i = 0; i < NR_OPS; i++)
+		BARRIER();
+}
+
+static void hand_one(void)
+{
+	for (uint32_t i = 0; i < NR_OPS; i++) {
+		local[7]++;
+		BARRIER();
+	}
+}
+
+static void hand_keys(void)
+{
+	for (uint32_t i = 0; i < NR_OPS; i++) {
+		local[i & (NR_KEYS - 1)]++;
+		BARRIER();
+	}
+}
+
+/* As small as a hash table gets: open addressing, one multiplication, no reader or writer beside it. */
+static __thread struct {
+	uint32_t key, used;
+	uint64_t value;
+} local_hash[2 * NR_KEYS];
+
+static inline uint64_t *hand_find(uint32_t key)
+{
+	for (uint32_t at = key * 2654435769u >> 23;; at = (at + 1) % (2 * NR_KEYS)) {
+		if (!local_hash[at].used)
+			return NULL;
+		if (local_hash[at].key == key)
+			return &local_hash[at].value;
+	}
+}
+
+static void hand_hash_fill(void)
+{
+	for (uint32_t key = 0; key < NR_KEYS; key++) {
+		uint32_t at = key * 2654435769u >> 23;
+
+		while (local_hash[at].used)
+			at = (at + 1) % (2 * NR_KEYS);
+		local_hash[at].key = key;
+		local_hash[at].used = 1;
+	}
+}
+
+static void hand_hash_keys(void)
+{
+	for (uint32_t i = 0; i < NR_OPS; i++) {
+		uint64_t *value = hand_find(i & (NR_KEYS - 1));
+
+		if (value)
+			++*value;
+		BARRIER();
+	}
+}
+
+static void hand_hash_const(void)
+{
+	for (uint32_t i = 0; i < NR_OPS; i++) {
+		uint64_t *value = hand_find(7);
+
+		if (value)
+			++*value;
+		BARRIER();
+	}
+}
+
+static void hand_lock_add(void)
+{
+	uint64_t *counter = shunt_percpu_this(percpu_counter);
+
+	for (uint32_t i = 0; i < NR_OPS; i++)
+		__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static void hand_call_add(void)
+{
+	for (uint32_t i = 0; i < NR_OPS; i++)
+		shunt_percpu_add64(percpu_counter, 1);
+}
+
+/* ---- the programs in their ways -------------------------------------------------------------------------------- */
+
+typedef uint32_t entry_fn(struct shunt_xdp_ctx *ctx);
+
+static struct bench {
+	const char *program;
+	void (*hand)(void);
+	int kernel_fd;
+	entry_fn *entry[NR_WAYS];
+	double ns[NR_WAYS][MAX_ROUNDS]; /* an operation, loop included; negative: not measured */
+} benches[] = {
+	{ .program = "loop", .hand = hand_loop },
+	{ .program = "glob_arr_inc", .hand = hand_one },
+	{ .program = "arr_inc_keys", .hand = hand_keys },
+	{ .program = "arr_inc_const", .hand = hand_one },
+	{ .program = "hash_inc_keys", .hand = hand_hash_keys },
+	{ .program = "hash_inc_const", .hand = hand_hash_const },
+	{ .program = "shared_hash_inc_keys", .hand = hand_hash_keys },
+};
+enum { LOOP, GLOB, ARR_KEYS, ARR_CONST, HASH_KEYS, HASH_CONST, SHARED_HASH };
+
+static struct bpf_object *kernel_object;
+static const char *kernel_missing;
+static struct shunt_bpf_object *objects[NR_WAYS];
+
+static void die(const char *what)
+{
+	fprintf(stderr, "bench_percpu: %s: %s\n", what, shunt_error());
+	exit(1);
+}
+
+/* Time that this thread ran: the kernel's own test run does not count either while others run. */
+static double now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static int no_printing(enum libbpf_print_level level, const char *format, va_list args)
+{
+	return 0;
+}
+
+/* NULL, or why there is no kernel column. */
+static const char *open_kernel(const char *path)
+{
+	static uint64_t values[4096];
+
+	libbpf_set_print(no_printing);
+	kernel_object = bpf_object__open_file(path, NULL);
+	if (!kernel_object)
+		return "libbpf cannot open the object";
+	if (bpf_object__load(kernel_object))
+		return errno == EPERM ? "it needs root (CAP_BPF)" : "the kernel does not load the programs";
+	for (uint32_t key = 0; key < NR_KEYS; key++) {
+		if (bpf_map_update_elem(bpf_object__find_map_fd_by_name(kernel_object, "per_cpu_hash"), &key, values, 0) ||
+		    bpf_map_update_elem(bpf_object__find_map_fd_by_name(kernel_object, "shared_hash"), &key, values, 0))
+			return "its maps cannot be filled";
+	}
+	for (size_t i = 0; i < LENGTH(benches); i++)
+		benches[i].kernel_fd = bpf_program__fd(bpf_object__find_program_by_name(kernel_object, benches[i].program));
+	return NULL;
+}
+
+static void open_ours(const char *path, enum way way, const char *pipeline, enum shunt_pass_rmw rmw)
+{
+	struct shunt_bpf_options options = { .pipeline = pipeline, .rmw = rmw };
+	void *values;
+
+	if (shunt_bpf_open_file(path, &options, &objects[way]))
+		die("opening the programs");
+	values = calloc(shunt_nr_cpus(), 8);
+	for (uint32_t key = 0; key < NR_KEYS && values; key++) {
+		if (shunt_map_host_update(shunt_bpf_find_map(objects[way], "per_cpu_hash"), &key, values, 0) ||
+		    shunt_map_host_update(shunt_bpf_find_map(objects[way], "shared_hash"), &key, values, 0))
+			die("filling a map");
+	}
+	free(values);
+	if (shunt_bpf_compile(objects[way]))
+		die("compiling the programs");
+	for (size_t i = 0; i < LENGTH(benches); i++)
+		benches[i].entry[way] =
+			(entry_fn *)(uintptr_t)shunt_bpf_program_entry(shunt_bpf_find_program(objects[way], benches[i].program));
+}
+
+static double measure_kernel(int fd)
+{
+	static unsigned char frame[64];
+	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame), .repeat = (int)nr_runs);
+
+	return bpf_prog_test_run_opts(fd, &options) ? -1 : (double)options.duration / NR_OPS;
+}
+
+static double measure_entry(entry_fn *entry)
+{
+	static unsigned char frame[SHUNT_XDP_HEADROOM + 64];
+	struct shunt_xdp_ctx ctx = { .data = frame + SHUNT_XDP_HEADROOM,
+				     .data_end = frame + sizeof(frame),
+				     .data_meta = frame + SHUNT_XDP_HEADROOM,
+				     .data_hard_start = frame,
+				     .data_hard_end = frame + sizeof(frame) };
+	double start;
+
+	shunt_read_begin();
+	start = now_ns();
+	for (unsigned int run = 0; run < nr_runs; run++)
+		entry(&ctx);
+	start = now_ns() - start;
+	shunt_read_end();
+	return start / nr_runs / NR_OPS;
+}
+
+static double measure_hand(void (*hand)(void))
+{
+	double start = now_ns();
+
+	for (unsigned int run = 0; run < nr_runs; run++)
+		hand();
+	return (now_ns() - start) / nr_runs / NR_OPS;
+}
+
+static double measure(struct bench *bench, enum way way)
+{
+	switch (way) {
+	case WAY_KERNEL:
+		return kernel_missing ? -1 : measure_kernel(bench->kernel_fd);
+	case WAY_HAND:
+		return measure_hand(bench->hand);
+	default:
+		/* Our compiler deletes the empty loop: the C loop with a compiler barrier, one cycle round, stands for it. */
+		return bench == &benches[LOOP] ? measure_hand(hand_loop) : measure_entry(bench->entry[way]);
+	}
+}
+
+/* ---- results --------------------------------------------------------------------------------------------------- */
+
+static int compare_doubles(const void *left, const void *right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+
+	return a < b ? -1 : a > b;
+}
+
+struct spread {
+	double low, median, high; /* quartiles and median */
+};
+
+static struct spread spread_of(const double *from)
+{
+	double values[MAX_ROUNDS];
+
+	memcpy(values, from, nr_rounds * sizeof(values[0]));
+	qsort(values, nr_rounds, sizeof(values[0]), compare_doubles);
+	return (struct spread){ values[nr_rounds / 4], values[nr_rounds / 2], values[nr_rounds * 3 / 4] };
+}
+
+static double loop_cost(enum way way)
+{
+	return spread_of(benches[LOOP].ns[way]).median;
+}
+
+static double net(int bench, enum way way)
+{
+	return spread_of(benches[bench].ns[way]).median - loop_cost(way);
+}
+
+static void print_line(const char *name, const double *ns, double loop)
+{
+	struct spread spread = spread_of(ns);
+
+	if (spread.median < 0)
+		printf("  %-22s         -\n", name);
+	else
+		printf("  %-22s %9.2f   (%.2f - %.2f, loop of %.2f taken off)\n", name, spread.median - loop, spread.low - loop,
+		       spread.high - loop, loop);
+}
+
+static void print_wanted(const char *what, double value, const char *relation, double bound)
+{
+	bool holds = relation[0] == '<' ? value <= bound : value >= bound;
+
+	printf("  %-66s %7.2f   wanted %s %.3f: %s\n", what, value, relation, bound, holds ? "yes" : "NO");
+}
+
+static void describe_machine(void)
+{
+	struct utsname name;
+	char line[256], model[200] = "unknown CPU";
+	FILE *file = fopen("/proc/cpuinfo", "r");
+	struct shunt_cpu_index index;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "model name : %199[^\n]", model) == 1)
+			break;
+	}
+	if (file)
+		fclose(file);
+	uname(&name);
+	shunt_cpu_index(&index);
+	printf("%s, %u CPUs, %s %s %s; index source %s\n", model, shunt_nr_cpus(), name.sysname, name.release, name.machine,
+	       shunt_cpu_source_name(index.source));
+	printf("%u operations a run, %u runs a measurement, median (quartiles) of %u rounds, ns an operation\n\n", NR_OPS, nr_runs,
+	       nr_rounds);
+}
+
+/* ---- threads --------------------------------------------------------------------------------------------------- */
+
+struct worker {
+	entry_fn *entry;
+	pthread_t thread;
+	double ns;
+	int cpu;
+};
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(worker->cpu, &set);
+	pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+	worker->ns = 1e9;
+	for (unsigned int round = 0; round < nr_rounds; round++) {
+		double ns = measure_entry(worker->entry);
+
+		worker->ns = ns < worker->ns ? ns : worker->ns;
+	}
+	return NULL;
+}
+
+static void print_scaling(const char *name, entry_fn *entry)
+{
+	struct worker workers[2] = { { .entry = entry, .cpu = 0 }, { .entry = entry, .cpu = 1 } };
+
+	printf("  %-22s", name);
+	for (unsigned int nr = 1; nr <= 2 && nr <= shunt_nr_cpus(); nr++) {
+		for (unsigned int i = 0; i < nr; i++)
+			pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+		printf("   %u thread%s:", nr, nr > 1 ? "s" : "");
+		for (unsigned int i = 0; i < nr; i++) {
+			pthread_join(workers[i].thread, NULL);
+			printf(" %.1f", 1e3 / workers[i].ns);
+		}
+	}
+	printf("   M/s a thread, loop included, best round\n");
+}
+
+/* ---- */
+
+static void print_results(const double *lock_add, const double *call_add)
+{
+	for (size_t i = 0; i < LENGTH(benches); i++) {
+		printf("%s\n", benches[i].program);
+		for (int way = 0; way < NR_WAYS; way++)
+			print_line(way_names[way], benches[i].ns[way], i == LOOP ? 0 : loop_cost(way));
+	}
+	printf("one counter, in C\n");
+	print_line("lock add", lock_add, loop_cost(WAY_HAND));
+	print_line("shunt_percpu_add64", call_add, loop_cost(WAY_HAND));
+
+	printf("\nratios of medians\n");
+	print_wanted("arr-inc: helper calls / inlined", net(ARR_KEYS, WAY_CALLS) / net(ARR_KEYS, WAY_PLAIN), ">=", 2.4);
+	if (!kernel_missing) {
+		print_wanted("arr-inc: inlined / kernel", spread_of(benches[ARR_KEYS].ns[WAY_PLAIN]).median /
+				     spread_of(benches[ARR_KEYS].ns[WAY_KERNEL]).median, "<=", 1.1);
+		print_wanted("hash-inc: ours exact / kernel", net(HASH_KEYS, WAY_EXACT) / net(HASH_KEYS, WAY_KERNEL), "<=", 1);
+		print_wanted("hash-inc on a shared hash: ours / kernel", net(SHARED_HASH, WAY_PLAIN) / net(SHARED_HASH, WAY_KERNEL), "<=", 1);
+	}
+	print_wanted("arr-inc rate / glob-arr-inc rate, loop included", spread_of(benches[GLOB].ns[WAY_PLAIN]).median /
+			     spread_of(benches[ARR_CONST].ns[WAY_PLAIN]).median, ">=", 0.98);
+	print_wanted("arr-inc: exact / plain, loop included", spread_of(benches[ARR_KEYS].ns[WAY_EXACT]).median /
+			     spread_of(benches[ARR_KEYS].ns[WAY_PLAIN]).median, "<=", 1.2);
+	print_wanted("lock add / arr-inc exact, loop included", spread_of(lock_add).median /
+			     spread_of(benches[ARR_KEYS].ns[WAY_EXACT]).median, ">=", 2);
+	print_wanted("hash-inc: helper calls / inlined half", net(HASH_KEYS, WAY_CALLS) / net(HASH_KEYS, WAY_PLAIN), ">=", 1.027);
+}
+
+int main(int argc, char **argv)
+{
+	static double lock_add[MAX_ROUNDS], call_add[MAX_ROUNDS];
+	int option;
+
+	while ((option = getopt(argc, argv, "r:n:")) != -1) {
+		unsigned long value = optarg ? strtoul(optarg, NULL, 10) : 0;
+
+		if (option == '?' || value == 0 || (option == 'r' && value > MAX_ROUNDS)) {
+			fprintf(stderr, "usage: bench_percpu [-r ROUNDS (15, at most %d)] [-n RUNS of 1,000 operations (300)]\n", MAX_ROUNDS);
+			return 2;
+		}
+		*(option == 'r' ? &nr_rounds : &nr_runs) = (unsigned int)value;
+	}
+	kernel_missing = open_kernel(BENCH_PERCPU_OBJECT);
+	if (kernel_missing)
+		printf("no kernel column: %s\n", kernel_missing);
+	open_ours(BENCH_PERCPU_OBJECT, WAY_CALLS, "", SHUNT_PASS_RMW_PLAIN);
+	open_ours(BENCH_PERCPU_OBJECT, WAY_PLAIN, NULL, SHUNT_PASS_RMW_PLAIN);
+	open_ours(BENCH_PERCPU_OBJECT, WAY_EXACT, NULL, SHUNT_PASS_RMW_EXACT);
+	if (shunt_percpu_alloc(8, 64, &percpu_counter))
+		die("allocating a counter");
+	hand_hash_fill();
+	describe_machine();
+	for (unsigned int round = 0; round < nr_rounds; round++) {
+		for (size_t i = 0; i < LENGTH(benches); i++) {
+			for (int way = 0; way < NR_WAYS; way++)
+				benches[i].ns[way][round] = measure(&benches[i], way);
+		}
+		lock_add[round] = measure_hand(hand_lock_add);
+		call_add[round] = measure_hand(hand_call_add);
+	}
+	print_results(lock_add, call_add);
+	printf("\nthreads on CPUs of their own\n");
+	print_scaling("arr-inc, exact", benches[ARR_KEYS].entry[WAY_EXACT]);
+	print_scaling("hash-inc, exact", benches[HASH_KEYS].entry[WAY_EXACT]);
+	for (int way = 0; way < NR_WAYS; way++)
+		shunt_bpf_close(objects[way]);
+	bpf_object__close(kernel_object);
+	shunt_percpu_free(percpu_counter);
+	return 0;
+}
