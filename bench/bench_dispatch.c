@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <shunt/dispatcher.h>
+#include <shunt/hook.h>
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
@@ -46,6 +47,7 @@ static struct way {
 	enum shunt_plan_kind plan;
 	enum shunt_miss_kind miss;
 	bool only_misses; /* differs from another one in the fallback only */
+	bool is_hook;     /* a static hook: one program */
 } ways[] = {
 	{ .name = "direct", .calls = CALLS_DIRECT },
 	{ .name = "pointer", .calls = CALLS_POINTER },
@@ -55,13 +57,14 @@ static struct way {
 	{ .name = "linear", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_LINEAR },
 	{ .name = "balanced", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_BALANCED },
 	{ .name = "weighted", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_WEIGHTED },
+	{ .name = "hook", .calls = CALLS_STUB, .is_hook = true },
 	{ .name = "empty", .calls = CALLS_STUB, .only_misses = true },
 	{ .name = "empty/retp", .calls = CALLS_STUB, .miss = SHUNT_MISS_RETPOLINE, .only_misses = true },
 	{ .name = "kernel/retp", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_KERNEL, .miss = SHUNT_MISS_RETPOLINE,
 	  .only_misses = true },
 	{ .name = "default/retp", .calls = CALLS_STUB, .has_plan = true, .miss = SHUNT_MISS_RETPOLINE, .only_misses = true },
 };
-enum { DIRECT, POINTER, RETPOLINE, KERNEL, DEFAULT, LINEAR, BALANCED, WEIGHTED, EMPTY, EMPTY_RETPOLINE, KERNEL_RETPOLINE,
+enum { DIRECT, POINTER, RETPOLINE, KERNEL, DEFAULT, LINEAR, BALANCED, WEIGHTED, HOOK, EMPTY, EMPTY_RETPOLINE, KERNEL_RETPOLINE,
        DEFAULT_RETPOLINE, NR_WAYS };
 _Static_assert(LENGTH(ways) == NR_WAYS, "a name for every way");
 
@@ -154,6 +157,7 @@ static uint64_t fill_list(enum pattern pattern, uint32_t nr)
 
 struct tried {
 	struct shunt_dispatcher *dispatcher;
+	struct shunt_hook *hook;
 	struct shunt_block loop;
 	bool is_there;
 };
@@ -172,7 +176,11 @@ static void make_ways(struct shunt_arena *arena, uint32_t nr, struct tried *trie
 		int err;
 
 		memset(&tried[way], 0, sizeof(tried[way]));
-		if (ways[way].calls == CALLS_STUB) {
+		if (ways[way].is_hook) {
+			if (shunt_hook_create("bench_hook", NULL, &tried[way].hook) || shunt_hook_attach(tried[way].hook, dest, NULL))
+				bench_die(ways[way].name);
+			dest = shunt_hook_entry(tried[way].hook);
+		} else if (ways[way].calls == CALLS_STUB) {
 			snprintf(name, sizeof(name), "bench_way%d", way);
 			if (shunt_dispatcher_create(name, &options, &tried[way].dispatcher) ||
 			    (ways[way].has_plan && shunt_dispatcher_attach_many(tried[way].dispatcher, attached, nr)))
@@ -207,6 +215,8 @@ static void drop_ways(uint32_t nr, struct tried *tried)
 	for (int way = 0; way < NR_WAYS; way++) {
 		if (tried[way].is_there)
 			shunt_pack_free(&tried[way].loop);
+		if (tried[way].hook && (shunt_hook_detach(tried[way].hook, programs[2 * (nr * 5 / 8)], NULL) || shunt_hook_destroy(tried[way].hook)))
+			bench_die("detaching");
 		if (!tried[way].dispatcher)
 			continue;
 		if (ways[way].has_plan && shunt_dispatcher_detach_many(tried[way].dispatcher, attached, nr))
@@ -238,6 +248,8 @@ static bool applies(int way, enum pattern pattern, uint32_t nr)
 {
 	if (ways[way].only_misses && pattern < MISS_OUTSIDE)
 		return false;
+	if (ways[way].is_hook)
+		return pattern == ONE;
 	/* Half of 1024 compares a call: that is known. */
 	return way != LINEAR || nr <= 256;
 }
@@ -345,6 +357,7 @@ static void judge(void)
 
 	printf("\nwanted\n");
 	if (one[DIRECT].measured) {
+		bench_verdict("static hook above a direct call", median(ONE, 0, HOOK) - median(ONE, 0, DIRECT), "ns", 0.35);
 		bench_verdict("one target of one: default above a direct call", median(ONE, 0, DEFAULT) - median(ONE, 0, DIRECT), "ns", 0.7);
 		if (one[RETPOLINE].measured)
 			bench_verdict("one target of one: default / retpoline call", median(ONE, 0, DEFAULT) / median(ONE, 0, RETPOLINE), "x", 1 / 3.0);

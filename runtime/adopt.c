@@ -267,21 +267,12 @@ static void sweep_orphans(void)
 	pthread_mutex_unlock(&image_mutex);
 }
 
-int shunt_dispatcher_register(struct shunt_dispatcher_record *record)
+int shunt_dispatcher_enrol(struct shunt_dispatcher *d, struct shunt_dispatcher_record *record)
 {
 	const void *none = NULL;
-	struct shunt_dispatcher *d;
 	int err;
 
-	if (record->layout != SHUNT_DISPATCHER_LAYOUT || record->nr_args > shunt_target_host()->max_c_args)
-		return shunt_fail(EINVAL, "dispatcher '%s': stub layout %u for %u arguments is not known here, build the image "
-				  "with this library's headers", record->name, record->layout, record->nr_args);
-	if (__atomic_load_n(&record->dispatcher, __ATOMIC_ACQUIRE))
-		return 0;
 	sweep_orphans();
-	d = shunt_dispatcher_new(NULL);
-	if (!d)
-		return shunt_fail(ENOMEM, "no memory for dispatcher '%s'", record->name);
 	d->record = record;
 	d->slot = (uint64_t)(uintptr_t)record->page;
 	d->idle_len = SHUNT_DISPATCHER_PAGE_USED - SHUNT_DISPATCHER_IDLE_OFFSET;
@@ -293,6 +284,21 @@ int shunt_dispatcher_register(struct shunt_dispatcher_record *record)
 	}
 	__atomic_compare_exchange_n(&first_page, &none, record->page, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 	return 0;
+}
+
+int shunt_dispatcher_register(struct shunt_dispatcher_record *record)
+{
+	struct shunt_dispatcher *d;
+
+	if (record->layout != SHUNT_DISPATCHER_LAYOUT || record->nr_args > shunt_target_host()->max_c_args)
+		return shunt_fail(EINVAL, "dispatcher '%s': stub layout %u for %u arguments is not known here, build the image "
+				  "with this library's headers", record->name, record->layout, record->nr_args);
+	if (__atomic_load_n(&record->dispatcher, __ATOMIC_ACQUIRE))
+		return 0;
+	d = shunt_dispatcher_new(NULL);
+	if (!d)
+		return shunt_fail(ENOMEM, "no memory for dispatcher '%s'", record->name);
+	return shunt_dispatcher_enrol(d, record);
 }
 
 struct shunt_dispatcher *shunt_dispatcher_of(struct shunt_dispatcher_record *record)

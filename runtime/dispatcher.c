@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "runtime/adopt.h"
+#include "runtime/hook.h"
 #include "runtime/log.h"
 #include "runtime/pack.h"
 #include "runtime/plan.h"
+#include "runtime/token.h"
 
 _Static_assert((int)SHUNT_MISS_JUMP == (int)SHUNT_FALLBACK_JUMP && (int)SHUNT_MISS_RETPOLINE == (int)SHUNT_FALLBACK_RETPOLINE &&
 		       (int)SHUNT_MISS_LFENCE == (int)SHUNT_FALLBACK_LFENCE,
@@ -28,10 +30,12 @@ static void lock_all(void)
 	for (struct shunt_dispatcher *d = registry; d; d = d->next)
 		pthread_mutex_lock(&d->mutex);
 	shunt_adopt_lock();
+	shunt_token_lock();
 }
 
 static void unlock_all(void)
 {
+	shunt_token_unlock();
 	shunt_adopt_unlock();
 	for (struct shunt_dispatcher *d = registry; d; d = d->next)
 		pthread_mutex_unlock(&d->mutex);
@@ -76,7 +80,7 @@ static struct shunt_dispatcher *find_locked(const char *name)
 	return d;
 }
 
-struct shunt_dispatcher *shunt_dispatcher_find(const char *name)
+struct shunt_dispatcher *shunt_dispatcher_find_any(const char *name)
 {
 	struct shunt_dispatcher *d = NULL;
 
@@ -88,6 +92,13 @@ struct shunt_dispatcher *shunt_dispatcher_find(const char *name)
 	return d;
 }
 
+struct shunt_dispatcher *shunt_dispatcher_find(const char *name)
+{
+	struct shunt_dispatcher *d = shunt_dispatcher_find_any(name);
+
+	return d && !d->is_hook ? d : NULL;
+}
+
 int shunt_dispatcher_enter(struct shunt_dispatcher *dispatcher, const char *name)
 {
 	int err = check_name(name);
@@ -97,7 +108,7 @@ int shunt_dispatcher_enter(struct shunt_dispatcher *dispatcher, const char *name
 	strcpy(dispatcher->name, name);
 	pthread_mutex_lock(&registry_mutex);
 	if (find_locked(name)) {
-		err = shunt_fail(EEXIST, "a dispatcher named '%s' exists already, shunt_dispatcher_find() returns it", name);
+		err = shunt_fail(EEXIST, "a dispatcher or hook named '%s' exists already, shunt_dispatcher_find() or shunt_hook_find() returns it", name);
 	} else {
 		dispatcher->next = registry;
 		registry = dispatcher;
@@ -122,19 +133,23 @@ void shunt_dispatcher_leave(struct shunt_dispatcher *dispatcher)
 	pthread_mutex_unlock(&registry_mutex);
 }
 
+void shunt_dispatcher_init(struct shunt_dispatcher *dispatcher, const struct shunt_dispatcher_options *options)
+{
+	pthread_once(&fork_once, handle_forks);
+	if (options) {
+		dispatcher->kind = options->plan;
+		dispatcher->fallback = (enum shunt_fallback)options->miss;
+		dispatcher->arena = options->arena;
+	}
+	pthread_mutex_init(&dispatcher->mutex, NULL);
+}
+
 struct shunt_dispatcher *shunt_dispatcher_new(const struct shunt_dispatcher_options *options)
 {
 	struct shunt_dispatcher *d = calloc(1, sizeof(*d));
 
-	pthread_once(&fork_once, handle_forks);
-	if (!d)
-		return NULL;
-	if (options) {
-		d->kind = options->plan;
-		d->fallback = (enum shunt_fallback)options->miss;
-		d->arena = options->arena;
-	}
-	pthread_mutex_init(&d->mutex, NULL);
+	if (d)
+		shunt_dispatcher_init(d, options);
 	return d;
 }
 
@@ -155,13 +170,17 @@ int shunt_dispatcher_emit_stub(const struct shunt_dispatcher *dispatcher, void *
 
 	shunt_code_init(&code, bytes, capacity, slot);
 	target->emit_stub(&code, slot + SHUNT_DISPATCHER_IDLE_OFFSET);
-	if (nr_args >= 0)
+	/* A hook is called at the slot itself; the room of the C entry keeps its traps. */
+	if (nr_args >= 0 && !dispatcher->is_hook)
 		target->emit_c_entry(&code, (unsigned int)nr_args, slot);
 	if (code.error || code.len > SHUNT_DISPATCHER_IDLE_OFFSET || capacity < SHUNT_DISPATCHER_IDLE_OFFSET)
 		return shunt_fail(EINVAL, "dispatcher '%s': a stub for %d arguments cannot be made", dispatcher->name, nr_args);
 	shunt_code_init(&code, (char *)bytes + SHUNT_DISPATCHER_IDLE_OFFSET, capacity - SHUNT_DISPATCHER_IDLE_OFFSET,
 			slot + SHUNT_DISPATCHER_IDLE_OFFSET);
-	target->emit_tree(&code, &idle, dispatcher->fallback);
+	if (dispatcher->is_hook)
+		target->emit_return(&code, 0);
+	else
+		target->emit_tree(&code, &idle, dispatcher->fallback);
 	if (code.error)
 		return shunt_fail(-code.error, "dispatcher '%s': its fallback does not fit %zu bytes", dispatcher->name, capacity);
 	*idle_len = (uint32_t)code.len;
@@ -217,16 +236,8 @@ int shunt_dispatcher_create(const char *name, const struct shunt_dispatcher_opti
 	d = shunt_dispatcher_new(options);
 	if (!d)
 		return shunt_fail(ENOMEM, "no memory for dispatcher '%s'", name);
-	strcpy(d->name, name);
-	err = make_stub(d);
+	err = shunt_dispatcher_start(d, name);
 	if (err) {
-		shunt_dispatcher_delete(d);
-		return err;
-	}
-	/* Visible to others from here on, so complete. */
-	err = shunt_dispatcher_enter(d, name);
-	if (err) {
-		shunt_pack_abandon(&d->stub);
 		shunt_dispatcher_delete(d);
 		return err;
 	}
@@ -234,21 +245,46 @@ int shunt_dispatcher_create(const char *name, const struct shunt_dispatcher_opti
 	return 0;
 }
 
+int shunt_dispatcher_start(struct shunt_dispatcher *dispatcher, const char *name)
+{
+	int err = check_name(name);
+
+	if (err)
+		return err;
+	strcpy(dispatcher->name, name);
+	err = make_stub(dispatcher);
+	if (err)
+		return err;
+	/* Visible to others from here on, so complete. */
+	err = shunt_dispatcher_enter(dispatcher, name);
+	if (err)
+		shunt_pack_abandon(&dispatcher->stub);
+	return err;
+}
+
 int shunt_dispatcher_destroy(struct shunt_dispatcher *dispatcher)
 {
-	uint32_t nr_entries;
-
 	if (!dispatcher)
 		return shunt_fail(EINVAL, "there is no dispatcher to destroy");
+	return shunt_dispatcher_end(dispatcher);
+}
+
+int shunt_dispatcher_end(struct shunt_dispatcher *dispatcher)
+{
+	const char *what = dispatcher->is_hook ? "hook" : "dispatcher";
+	uint32_t nr_programs;
+
 	if (dispatcher->record)
-		return shunt_fail(EPERM, "dispatcher '%s' is part of a program or library and goes with it", dispatcher->name);
+		return shunt_fail(EPERM, "%s '%s' is part of a program or library and goes with it", what, dispatcher->name);
 	pthread_mutex_lock(&dispatcher->mutex);
-	nr_entries = dispatcher->nr_entries;
+	nr_programs = dispatcher->is_hook ? shunt_hook_nr_programs(dispatcher) : dispatcher->nr_entries;
 	pthread_mutex_unlock(&dispatcher->mutex);
-	if (nr_entries)
-		return shunt_fail(EBUSY, "dispatcher '%s' has %u programs attached, detach them first", dispatcher->name, nr_entries);
+	if (nr_programs)
+		return shunt_fail(EBUSY, "%s '%s' has %u programs attached, detach them first", what, dispatcher->name, nr_programs);
 	shunt_dispatcher_leave(dispatcher);
 	/* By the caller's word nobody is in it; the grace period costs nothing here. */
+	if (dispatcher->tree.id)
+		shunt_pack_free(&dispatcher->tree);
 	shunt_pack_free(&dispatcher->stub);
 	shunt_dispatcher_delete(dispatcher);
 	return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the dispatcher module share: dispatcher.c (registry), dispatcher_update.c (programs and trees), adopt.c
- * (stubs in host images).
+ * (stubs in host images), hook.c (stubs without trees).
  *
- * Who synchronises with whom: name, kind, fallback, slot and record are constant once a dispatcher is in the registry;
+ * Who synchronises with whom: name, is_hook, kind, fallback, slot and record are constant once a dispatcher is in the registry;
  * everything else is under its mutex. Lock order: registry_mutex, a dispatcher's mutex, adopt.c's, the packs' locks. Threads
  * in stubs and trees take none: see runtime/patch.c for what they see, runtime/grace.h for how long old trees live.
  */
@@ -32,6 +32,7 @@ struct shunt_dispatcher {
 	struct shunt_dispatcher *next; /* the registry's, under its mutex */
 	pthread_mutex_t mutex;
 	char name[SHUNT_DISPATCHER_NAME_MAX + 1];
+	bool is_hook;              /* part of a struct shunt_hook: `tree` is its chain, or nothing; no kind, fallback, entries */
 	enum shunt_plan_kind kind;
 	enum shunt_fallback fallback;
 	struct shunt_arena *arena; /* where trees live; NULL: the default */
@@ -64,6 +65,16 @@ int shunt_dispatcher_set_ready(struct shunt_dispatcher *dispatcher, uint32_t idl
  * record. */
 int shunt_dispatcher_enter(struct shunt_dispatcher *dispatcher, const char *name);
 void shunt_dispatcher_leave(struct shunt_dispatcher *dispatcher);
+/* Of zeroed memory. */
+void shunt_dispatcher_init(struct shunt_dispatcher *dispatcher, const struct shunt_dispatcher_options *options);
+/* Makes the stub and enters the registry: 0, or a negative errno and the dispatcher is to be deleted. */
+int shunt_dispatcher_start(struct shunt_dispatcher *dispatcher, const char *name);
+/* Leaves the registry, frees stub and dispatcher; -EPERM, -EBUSY. */
+int shunt_dispatcher_end(struct shunt_dispatcher *dispatcher);
+/* Enters one whose stub is the page of record, or deletes it when it cannot; 0 also when another thread was faster. */
+int shunt_dispatcher_enrol(struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_record *record);
+/* Dispatcher or hook of that name. */
+struct shunt_dispatcher *shunt_dispatcher_find_any(const char *name);
 /* A dispatcher's memory, without a stub. NULL: no memory. */
 struct shunt_dispatcher *shunt_dispatcher_new(const struct shunt_dispatcher_options *options);
 /* Points the stub at the idle tree, lets go of tree and entries, whatever is attached. Caller holds the mutex or is alone. */

@@ -203,7 +203,7 @@ static int commit(struct shunt_dispatcher *d, const struct entries *entries)
 
 int shunt_dispatcher_clear(struct shunt_dispatcher *dispatcher)
 {
-	struct entries none = { .is_changed = dispatcher->tree.id != 0 };
+	struct entries none = { .is_changed = dispatcher->tree.id != 0 || dispatcher->is_hook };
 
 	return commit(dispatcher, &none);
 }

@@ -10,10 +10,13 @@
  *	C entry:     the same, for a call from C whose program is the trailing integer argument: moves it to the nest register
  *	tree:        a plan's compares and direct jumps, then the fallback
  *	veneer:      an absolute jump for a helper out of direct reach
+ *	chain:       a hook's calls of several programs; an ordinary function that keeps to the C calling convention, and needs no frame of
+ *	             the caller's. It cannot be unwound through
  */
 #ifndef TARGETS_TARGET_H
 #define TARGETS_TARGET_H
 
+#include "targets/chain.h"
 #include "targets/code.h"
 #include "targets/plan.h"
 
@@ -48,6 +51,12 @@ struct shunt_target {
 	 * The length depends on that address modulo 16 only, so a tree may be measured (-ERANGE or not) before it has a place.
 	 */
 	void (*emit_tree)(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback);
+
+	/* Emits a function that returns value, in at most 16 bytes where value is 0. */
+	void (*emit_return)(struct shunt_code *code, uint64_t value);
+	/* Emits a chain. Sticky -ERANGE when a program is out of reach, -EINVAL above max_c_args + 1 arguments or for another ret_len. The
+	 * length does not depend on the address. */
+	void (*emit_chain)(struct shunt_code *code, const struct shunt_chain *chain);
 
 	/* Emits an absolute jump to dest; at most 32 bytes, clobbers r11 or x16. */
 	void (*emit_veneer)(struct shunt_code *code, uint64_t dest);

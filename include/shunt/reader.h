@@ -9,6 +9,7 @@
 #ifndef SHUNT_READER_H
 #define SHUNT_READER_H
 
+#include <stdbool.h>
 #include <shunt/abi.h>
 
 #ifdef __cplusplus
@@ -22,6 +23,15 @@ SHUNT_API void shunt_read_end(void);
 /* Waits until everything that was detached or freed before the call has been reclaimed: its bytes are traps and may be handed out
  * again. Must not be called inside a read section (-EDEADLK). MT-safe. */
 SHUNT_API int shunt_quiesce(void);
+
+/*
+ * A token stands for the read sections that are open when it is taken: once it has passed, whatever was detached, unpublished or unlinked
+ * before is out of use. For what does not lie in packs: a plug-in to be unloaded, data of a program. take never waits (-ENOMEM); wait
+ * as shunt_quiesce (-EDEADLK inside a section). Tokens of one process pass in the order in which they were taken. MT-safe.
+ */
+SHUNT_API int shunt_token_take(uint64_t *token);
+SHUNT_API bool shunt_token_passed(uint64_t token);
+SHUNT_API int shunt_token_wait(uint64_t token);
 
 enum shunt_reclaim_mode {
 	SHUNT_RECLAIM_WORKER, /* default: one thread of Shunt's own, started on the first deferral */

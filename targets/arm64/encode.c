@@ -57,6 +57,21 @@ void arm64_bcond_imm19(struct shunt_code *code, enum arm64_cond cond, uint64_t d
 	emit_disp(code, 0x54000000 | cond, 19, 5, dest);
 }
 
+void arm64_bl_imm26(struct shunt_code *code, uint64_t dest)
+{
+	emit_disp(code, 0x94000000, 26, 0, dest);
+}
+
+void arm64_tbz_bit0_imm14(struct shunt_code *code, enum arm64_reg bits, uint64_t dest)
+{
+	emit_disp(code, 0x36000000 | bits, 14, 5, dest);
+}
+
+void arm64_ret(struct shunt_code *code)
+{
+	shunt_code_emit32(code, 0xd65f03c0);
+}
+
 void arm64_br_reg(struct shunt_code *code, enum arm64_reg target)
 {
 	shunt_code_emit32(code, 0xd61f0000 | (uint32_t)target << 5);
@@ -157,4 +172,68 @@ void arm64_movk_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t v
 void arm64_ldr_reg_imm19(struct shunt_code *code, enum arm64_reg to, uint64_t addr)
 {
 	emit_disp(code, 0x58000000 | to, 19, 5, addr);
+}
+
+static void emit_frame(struct shunt_code *code, uint32_t opcode, unsigned len, int sign)
+{
+	if (len > 512 - 8 * (sign > 0) || len % 16) {
+		fail(code, EINVAL);
+		return;
+	}
+	shunt_code_emit32(code, opcode | ((uint32_t)(sign * (int)(len / 8)) & 0x7f) << 15);
+}
+
+void arm64_stp_frame(struct shunt_code *code, unsigned len)
+{
+	emit_frame(code, 0xa9807bfd, len, -1);
+}
+
+void arm64_ldp_frame(struct shunt_code *code, unsigned len)
+{
+	emit_frame(code, 0xa8c07bfd, len, 1);
+}
+
+static void emit_sp(struct shunt_code *code, uint32_t opcode, enum arm64_reg reg, unsigned offset)
+{
+	if (offset % 8 || offset / 8 > IMM12_MAX) {
+		fail(code, EINVAL);
+		return;
+	}
+	shunt_code_emit32(code, opcode | offset / 8 << 10 | 31 << 5 | reg);
+}
+
+void arm64_str_reg_sp(struct shunt_code *code, enum arm64_reg from, unsigned offset)
+{
+	emit_sp(code, 0xf9000000, from, offset);
+}
+
+void arm64_ldr_reg_sp(struct shunt_code *code, enum arm64_reg to, unsigned offset)
+{
+	emit_sp(code, 0xf9400000, to, offset);
+}
+
+void arm64_movz_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg from, unsigned len)
+{
+	switch (len) {
+	case 1:
+		shunt_code_emit32(code, 0x53001c00 | (uint32_t)from << 5 | to); /* uxtb */
+		break;
+	case 2:
+		shunt_code_emit32(code, 0x53003c00 | (uint32_t)from << 5 | to); /* uxth */
+		break;
+	case 4:
+		shunt_code_emit32(code, 0x2a0003e0 | (uint32_t)from << 16 | to); /* mov w, w */
+		break;
+	case 8:
+		arm64_mov_reg_reg(code, to, from);
+		break;
+	default:
+		fail(code, EINVAL);
+		break;
+	}
+}
+
+void arm64_lsr_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg count)
+{
+	shunt_code_emit32(code, 0x9ac02400 | (uint32_t)count << 16 | (uint32_t)left << 5 | to);
 }

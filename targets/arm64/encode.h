@@ -33,6 +33,10 @@ void arm64_udf_imm16(struct shunt_code *code, uint16_t value);
 
 void arm64_b_imm26(struct shunt_code *code, uint64_t dest);
 void arm64_bcond_imm19(struct shunt_code *code, enum arm64_cond cond, uint64_t dest);
+void arm64_bl_imm26(struct shunt_code *code, uint64_t dest);
+/* To dest when bit 0 of the register is clear. */
+void arm64_tbz_bit0_imm14(struct shunt_code *code, enum arm64_reg bits, uint64_t dest);
+void arm64_ret(struct shunt_code *code);
 void arm64_br_reg(struct shunt_code *code, enum arm64_reg target);
 
 /* The page (4 KiB) of addr. */
@@ -48,6 +52,16 @@ void arm64_mov_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_re
 /* The 16 bits of a register at shift (0, 16, 32 or 48); movz clears the others, movk keeps them. */
 void arm64_movz_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t value, unsigned shift);
 void arm64_movk_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t value, unsigned shift);
+/* Push and pop the frame pair x29, x30 with len bytes of frame, a multiple of 16 up to 512. */
+void arm64_stp_frame(struct shunt_code *code, unsigned len);
+void arm64_ldp_frame(struct shunt_code *code, unsigned len);
+/* Eight bytes at sp + offset, a multiple of 8. */
+void arm64_str_reg_sp(struct shunt_code *code, enum arm64_reg from, unsigned offset);
+void arm64_ldr_reg_sp(struct shunt_code *code, enum arm64_reg to, unsigned offset);
+/* All of `to` becomes the low len bytes (1, 2, 4 or 8) of from. */
+void arm64_movz_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg from, unsigned len);
+void arm64_lsr_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg count);
+
 /* The eight bytes at addr. */
 void arm64_ldr_reg_imm19(struct shunt_code *code, enum arm64_reg to, uint64_t addr);
 

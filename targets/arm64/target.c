@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The arm64 target: stub slots, C entries, veneers and traps. See targets/target.h. */
 #include "targets/target.h"
+#include "targets/arm64/chain.h"
 #include "targets/arm64/encode.h"
 #include "targets/arm64/tree.h"
 
@@ -123,5 +124,7 @@ const struct shunt_target shunt_target_arm64 = {
 	.decode_stub_word = decode_stub_word,
 	.emit_c_entry = emit_c_entry,
 	.emit_tree = arm64_emit_tree,
+	.emit_return = arm64_emit_return,
+	.emit_chain = arm64_emit_chain,
 	.emit_veneer = emit_veneer,
 };

@@ -140,6 +140,64 @@ void x86_64_jmp_reg(struct shunt_code *code, enum x86_64_reg target)
 	EMIT(code, 0xff, modrm(3, 4, target));
 }
 
+void x86_64_push_reg(struct shunt_code *code, enum x86_64_reg from)
+{
+	if (from > 7)
+		shunt_code_emit8(code, 0x40 | REX_B);
+	shunt_code_emit8(code, (uint8_t)(0x50 | (from & 7)));
+}
+
+void x86_64_mov_reg_rsp(struct shunt_code *code, enum x86_64_reg to, uint32_t disp)
+{
+	/* A base of rsp needs a SIB byte. Always the long displacement, so that lengths do not depend on it. */
+	EMIT(code, (uint8_t)(REX_W | (to > 7 ? REX_R : 0)), 0x8b, modrm(2, to, 4), 0x24);
+	shunt_code_emit32(code, disp);
+}
+
+void x86_64_add_rsp_imm8(struct shunt_code *code, int64_t value)
+{
+	if (value != (int8_t)value) {
+		fail_range(code, 4);
+		return;
+	}
+	emit_rm_reg(code, 0x83, X86_64_RSP, 0);
+	shunt_code_emit8(code, (uint8_t)value);
+}
+
+void x86_64_movz_reg_reg(struct shunt_code *code, enum x86_64_reg to, enum x86_64_reg from, unsigned len)
+{
+	/* A REX byte also makes the low byte of rsi and rdi what is meant. */
+	uint8_t rex = (uint8_t)(0x40 | (to > 7 ? REX_R : 0) | (from > 7 ? REX_B : 0));
+
+	switch (len) {
+	case 1:
+		EMIT(code, rex, 0x0f, 0xb6, modrm(3, to, from));
+		break;
+	case 2:
+		EMIT(code, rex, 0x0f, 0xb7, modrm(3, to, from));
+		break;
+	case 4:
+		EMIT(code, rex, 0x8b, modrm(3, to, from));
+		break;
+	case 8:
+		EMIT(code, (uint8_t)(rex | REX_W), 0x8b, modrm(3, to, from));
+		break;
+	default:
+		shunt_code_fail(code, EINVAL);
+		break;
+	}
+}
+
+void x86_64_xor_eax_eax(struct shunt_code *code)
+{
+	EMIT(code, 0x31, 0xc0);
+}
+
+void x86_64_bt_reg_reg(struct shunt_code *code, enum x86_64_reg bits, enum x86_64_reg bit)
+{
+	EMIT(code, (uint8_t)(REX_W | (bit > 7 ? REX_R : 0) | (bits > 7 ? REX_B : 0)), 0x0f, 0xa3, modrm(3, bit, bits));
+}
+
 void x86_64_mov_reg_reg(struct shunt_code *code, enum x86_64_reg to, enum x86_64_reg from)
 {
 	emit_rm_reg(code, 0x89, to, from);

@@ -17,6 +17,7 @@ enum x86_64_reg {
 
 enum x86_64_cond { /* the low four bits of a conditional jump's opcode */
 	X86_64_B = 0x2, /* below, unsigned */
+	X86_64_AE = 0x3, /* not below: also no carry */
 	X86_64_E = 0x4,
 	X86_64_A = 0x7, /* above, unsigned */
 	X86_64_L = 0xc, /* less, signed */
@@ -38,6 +39,16 @@ void x86_64_jcc_rel8(struct shunt_code *code, enum x86_64_cond cond, uint64_t de
 void x86_64_jcc_rel32(struct shunt_code *code, enum x86_64_cond cond, uint64_t dest);
 void x86_64_call_rel32(struct shunt_code *code, uint64_t dest);
 void x86_64_jmp_reg(struct shunt_code *code, enum x86_64_reg target);
+
+void x86_64_push_reg(struct shunt_code *code, enum x86_64_reg from);
+/* mov to, [rsp + disp] */
+void x86_64_mov_reg_rsp(struct shunt_code *code, enum x86_64_reg to, uint32_t disp);
+void x86_64_add_rsp_imm8(struct shunt_code *code, int64_t value);
+/* All of `to` becomes the low len bytes (1, 2, 4 or 8) of from. */
+void x86_64_movz_reg_reg(struct shunt_code *code, enum x86_64_reg to, enum x86_64_reg from, unsigned len);
+void x86_64_xor_eax_eax(struct shunt_code *code);
+/* Carry becomes bit `bit` of `bits`. */
+void x86_64_bt_reg_reg(struct shunt_code *code, enum x86_64_reg bits, enum x86_64_reg bit);
 
 void x86_64_mov_reg_reg(struct shunt_code *code, enum x86_64_reg to, enum x86_64_reg from);
 /* mov [rsp], from */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The x86-64 target: stub slots, C entries, veneers and traps. See targets/target.h. */
 #include "targets/target.h"
+#include "targets/x86_64/chain.h"
 #include "targets/x86_64/encode.h"
 #include "targets/x86_64/tree.h"
 
@@ -106,5 +107,7 @@ const struct shunt_target shunt_target_x86_64 = {
 	.decode_stub_word = decode_stub_word,
 	.emit_c_entry = emit_c_entry,
 	.emit_tree = x86_64_emit_tree,
+	.emit_return = x86_64_emit_return,
+	.emit_chain = x86_64_emit_chain,
 	.emit_veneer = emit_veneer,
 };

@@ -18,6 +18,18 @@ void arm64_for_each_encoding(encoding_check *check)
 	ENCODING("b.ne #8", "41000054", arm64_bcond_imm19(c, ARM64_NE, A + 8));
 	ENCODING("b.hi #4096", "08800054", arm64_bcond_imm19(c, ARM64_HI, A + 4096));
 	ENCODING("b.gt #-8", "ccffff54", arm64_bcond_imm19(c, ARM64_GT, A - 8));
+	ENCODING("bl #4096", "00040094", arm64_bl_imm26(c, A + 4096));
+	ENCODING("tbz w17, #0, #32764", "f1ff0336", arm64_tbz_bit0_imm14(c, ARM64_X17, A + 32764));
+	ENCODING("ret", "c0035fd6", arm64_ret(c));
+	ENCODING("stp x29, x30, [sp, #-32]!", "fd7bbea9", arm64_stp_frame(c, 32));
+	ENCODING("ldp x29, x30, [sp], #80", "fd7bc5a8", arm64_ldp_frame(c, 80));
+	ENCODING("str x7, [sp, #72]", "e72700f9", arm64_str_reg_sp(c, ARM64_X7, 72));
+	ENCODING("ldr x0, [sp, #16]", "e00b40f9", arm64_ldr_reg_sp(c, ARM64_X0, 16));
+	ENCODING("uxtb w16, w0", "101c0053", arm64_movz_reg_reg(c, ARM64_X16, ARM64_X0, 1));
+	ENCODING("uxth w16, w0", "103c0053", arm64_movz_reg_reg(c, ARM64_X16, ARM64_X0, 2));
+	ENCODING("mov w16, w0", "f003002a", arm64_movz_reg_reg(c, ARM64_X16, ARM64_X0, 4));
+	ENCODING("mov x16, x0", "f00300aa", arm64_movz_reg_reg(c, ARM64_X16, ARM64_X0, 8));
+	ENCODING("lsr x17, x17, x16", "3126d09a", arm64_lsr_reg_reg_reg(c, ARM64_X17, ARM64_X17, ARM64_X16));
 	ENCODING("br x16", "00021fd6", arm64_br_reg(c, ARM64_X16));
 	ENCODING("br x17", "20021fd6", arm64_br_reg(c, ARM64_X17));
 	ENCODING("adrp x16, #0", "10000090", arm64_adrp_reg_imm21(c, ARM64_X16, A + 0xfff));
