@@ -330,13 +330,45 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 
 static void unmake(struct shunt_pack *pack)
 {
+/* Nothing refers to a pack without blocks, so a new serial makes all its generations new. */
+static void make_new(struct shunt_pack *pack)
+{
+	struct shunt_arena *arena = pack->arena;
+
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(arena, pack->segment);
+	pack->serial = arena->next_serial++;
+	pack->nr_worn = 0;
+	pack->large_chunks = 0;
+	memset(pack->generation, 0, sizeof(pack->generation));
+	shunt_space_init(&pack->space);
+	if (pack->nr_slots == 1 && !pack->frozen)
+		shunt_room_place(&arena->rooms[pack->segment], &pack->room, SHUNT_PACK_CHUNKS);
+}
+
+/* The pack was to go unfilled, and stays. */
+static void keep_closing(struct shunt_pack *pack)
+{
+	if (!pack->closing)
+		return;
+	pack->closing = false;
+	shunt_pack_fill_unused(pack, 0, pack->nr_slots * SHUNT_PACK_CHUNKS);
+	/* A failure was reported; CPUs that have to be told of new code cannot have run any here then. */
+	(void)shunt_sync_core();
+	make_new(pack);
+}
+
 	struct shunt_arena *arena = pack->arena;
 
 	/* Where the system refuses to give a mapping back, the pack stays as an empty one. */
-	if (shunt_backing_unmake(pack->rx, pack->rw, pack->nr_slots * SHUNT_PACK_SIZE) != 0)
+	if (shunt_backing_unmake(pack->rx, pack->rw, pack->nr_slots * SHUNT_PACK_SIZE) != 0) {
+		keep_closing(pack);
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(arena, pack->segment);
 		return;
 	shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
 	for (uint32_t slot = pack->first_slot; slot < pack->first_slot + pack->nr_slots; slot++)
+	}
 		arena->slots[slot] = NULL;
 	arena->nr_packs[pack->segment]--;
 	arena->nr_slots_used[pack->segment] -= pack->nr_slots;
@@ -349,16 +381,10 @@ void shunt_pack_retire_empty(struct shunt_pack *pack)
 	struct shunt_arena *arena = pack->arena;
 
 	arena->nr_empty[pack->segment]++;
-	if (pack->nr_slots > 1 || pack->frozen || arena->nr_empty[pack->segment] > 1) {
+	if (pack->nr_slots > 1 || pack->frozen || pack->closing || arena->nr_empty[pack->segment] > 1) {
 		unmake(pack);
 		return;
 	}
-	if (pack->nr_worn) {
-		/* Nothing refers to it any more, so a new serial makes all generations new. */
-		pack->serial = arena->next_serial++;
-		pack->nr_worn = 0;
-		memset(pack->generation, 0, sizeof(pack->generation));
-		shunt_space_init(&pack->space);
-		shunt_room_place(&arena->rooms[pack->segment], &pack->room, SHUNT_PACK_CHUNKS);
-	}
+	if (pack->nr_worn)
+		make_new(pack);
 }

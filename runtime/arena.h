@@ -38,20 +38,28 @@ struct shunt_pack {
 	uint64_t serial;       /* part of every id; never used twice in an arena */
 	uint32_t nr_live;
 	uint32_t nr_dying;     /* freed, not yet released */
+	uint32_t chunks_dying;
 	uint32_t nr_worn;      /* chunks whose generations are used up */
+	bool emptying;         /* is counted in nr_emptying */
+	bool closing;          /* all of it is dead, and it goes back to the system unfilled: nothing is allocated in it */
 	uint32_t large_chunks; /* length of the block when nr_slots > 1 and it is live or dying */
 	struct shunt_room_link room;
 	struct shunt_pack_item items[2];
 	struct shunt_pack_space space;
-	/* Bits of first chunks: freed, and those of them that the batch in progress covers. */
-	uint64_t dying[SHUNT_PACK_WORDS];
-	uint64_t batch[SHUNT_PACK_WORDS];
 	/* Of the block that begins here, live or next: with the serial it makes an id unique. WORN: never again. */
 	uint16_t generation[SHUNT_PACK_CHUNKS];
 };
 #define SHUNT_GENERATION_WORN UINT16_MAX
 
 struct shunt_pack_dup;
+
+/* A free run that small blocks are cut from in turn, so that most allocations touch no tree of free runs. Its chunks are marked used,
+ * and are nobody's. One a segment. */
+struct shunt_pack_open {
+	struct shunt_pack *pack; /* NULL: none */
+	uint32_t next;
+	uint32_t end;
+};
 
 struct shunt_arena {
 	struct shunt_arena *next; /* registry's */
@@ -65,8 +73,10 @@ struct shunt_arena {
 	struct shunt_pack **slots; /* owner of each 2 MiB, by range; all slots of a large block name its pack */
 	struct shunt_room rooms[SHUNT_NR_SEGMENTS];
 	uint64_t next_serial;
+	struct shunt_pack_open open[SHUNT_NR_SEGMENTS];
 	uint32_t nr_empty[SHUNT_NR_SEGMENTS];
 	uint64_t nr_packs[SHUNT_NR_SEGMENTS];
+	uint32_t nr_emptying[SHUNT_NR_SEGMENTS]; /* will be empty when the batch in progress is released, if nothing is allocated there */
 	uint64_t nr_slots_used[SHUNT_NR_SEGMENTS];
 	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];
 	uint64_t chunks_used[SHUNT_NR_SEGMENTS];
@@ -94,6 +104,15 @@ struct shunt_arena *shunt_arena_first(void);
 /* The rest is called with the arena's lock held. */
 
 /* Makes a pack of nr_slots contiguous slots. 0, -ENOMEM with failure->step NULL when no slots are free, or backing's error. */
+/* Gives back what is left of the open run of a segment. */
+void shunt_pack_close(struct shunt_arena *arena, enum shunt_segment segment);
+/* Gives nr chunks before the beginning of the pack's open run, from first, back to it. */
+void shunt_pack_uncut(struct shunt_pack *pack, uint32_t first, uint32_t nr);
+static inline bool shunt_pack_is_open(const struct shunt_pack *pack)
+{
+	return pack->arena->open[pack->segment].pack == pack;
+}
+
 int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr_slots, struct shunt_pack **out,
 		    struct shunt_backing_failure *failure);
 /* For a pack that just became empty: gives it back to the system, or keeps it as the one in reserve. */

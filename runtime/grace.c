@@ -23,6 +23,9 @@
 
 /* A release may defer what it held, and so on; quiesce follows that far. */
 #define QUIESCE_ROUNDS_MAX 8
+/* The worker lets a batch grow for so long: its two SYNC_COREs and its grace period cost the same for one item and for a thousand.
+ * Who waits for reclamation is not kept waiting by it. */
+#define GATHER_NS 10000000
 
 /* liburcu is not built with the thread sanitizer, which therefore has to be told what a grace period orders. */
 #if defined(__SANITIZE_THREAD__)
@@ -65,6 +68,8 @@ static bool in_grace;
 static pthread_t worker;
 static bool worker_runs;
 static bool worker_idle;
+static bool worker_gathers; /* waits for a batch to grow; it needs no signal for that */
+static bool urged;          /* somebody waits for the queue: no gathering */
 static bool worker_stop;
 
 /* Forking threads that have not come out of fork; while there are, no grace period begins or ends for us. */
@@ -157,6 +162,7 @@ static int run_batch(void)
 	int nr = 0;
 
 	reclaiming = true;
+	urged = false;
 	batch = queue.head;
 	queue.head = NULL;
 	pthread_mutex_unlock(&grace_lock);
@@ -197,12 +203,34 @@ static int run_batch(void)
 	return nr;
 }
 
+/* With grace_lock, which it lets go meanwhile. */
+static void gather(void)
+{
+	struct timespec until;
+	int err = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += GATHER_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	worker_idle = true;
+	worker_gathers = true;
+	while (!urged && !worker_stop && !err)
+		err = pthread_cond_timedwait(&work_cond, &grace_lock, &until);
+	worker_gathers = false;
+	worker_idle = false;
+}
+
 static void *worker_main(void *unused)
 {
 	pthread_mutex_lock(&grace_lock);
 	while (!worker_stop) {
 		if (queue.head && !reclaiming && mode == SHUNT_RECLAIM_WORKER) {
-			run_batch();
+			gather();
+			if (queue.head && !reclaiming && !worker_stop)
+				run_batch();
 			continue;
 		}
 		worker_idle = true;
@@ -244,7 +272,7 @@ void shunt_grace_defer(struct shunt_grace_item *item)
 	stats.nr_deferred++;
 	if (in_callback)
 		nr_chained++;
-	if (worker_start())
+	if (worker_start() && !worker_gathers)
 		pthread_cond_signal(&work_cond);
 	pthread_mutex_unlock(&grace_lock);
 }
@@ -262,6 +290,7 @@ static int check_not_reading(const char *what)
 static void wait_until(uint64_t target)
 {
 	while (stats.nr_reclaimed < target) {
+		urged = true;
 		if (reclaiming || worker_start()) {
 			pthread_cond_signal(&work_cond);
 			pthread_cond_wait(&done_cond, &grace_lock);
@@ -429,6 +458,7 @@ void shunt_grace_fork_child(void)
 	fork_redo = false;
 	worker_runs = false;
 	worker_idle = false;
+	worker_gathers = false;
 	pthread_cond_init(&work_cond, NULL);
 	pthread_cond_init(&done_cond, NULL);
 	pthread_cond_init(&fork_cond, NULL);

@@ -11,6 +11,9 @@
 #include "targets/target.h"
 
 #define ALIGN_MAX ((size_t)4096)
+/* In chunks: what an open run is at most, and the longest block that is cut from one. */
+#define OPEN_MAX 1024u
+#define OPEN_BLOCK_MAX 64u
 
 /* A block's id: 33 bits of its pack's serial, 15 of its first chunk, 16 of that chunk's generation. */
 static uint64_t id_of(const struct shunt_pack *pack, uint32_t first)
@@ -44,6 +47,13 @@ struct shunt_pack *shunt_pack_at(struct shunt_arena *arena, const void *addr, ui
 	return pack;
 }
 
+static bool is_open_at(const struct shunt_pack *pack, uint32_t chunk)
+{
+	const struct shunt_pack_open *open = &pack->arena->open[pack->segment];
+
+	return open->pack == pack && chunk >= open->next && chunk < open->end;
+}
+
 bool shunt_pack_block_at(const struct shunt_pack *pack, uint32_t chunk, uint32_t *first, uint32_t *nr, bool *dying)
 {
 	if (pack->nr_slots > 1) {
@@ -52,9 +62,13 @@ bool shunt_pack_block_at(const struct shunt_pack *pack, uint32_t chunk, uint32_t
 		*dying = pack->nr_dying > 0;
 		return chunk < pack->large_chunks;
 	}
-	if (!shunt_space_block(&pack->space, chunk, first, nr) || pack->generation[*first] == SHUNT_GENERATION_WORN)
+	*first = chunk;
+	*nr = shunt_space_block_from(&pack->space, chunk);
+	if (!*nr && !shunt_space_block(&pack->space, chunk, first, nr))
 		return false;
-	*dying = shunt_bit_is_set(pack->dying, *first);
+	if (pack->generation[*first] == SHUNT_GENERATION_WORN || is_open_at(pack, *first))
+		return false;
+	*dying = shunt_bit_is_set(&pack->space, SHUNT_BIT_DYING, *first);
 	return true;
 }
 
@@ -84,13 +98,98 @@ static int fail_alloc(struct shunt_arena *arena, size_t size, int err, const str
 			  (void *)arena, arena->size, size);
 }
 
+static void place(struct shunt_pack *pack)
+{
+	if (!pack->frozen && !pack->closing)
+		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+}
+
+void shunt_pack_close(struct shunt_arena *arena, enum shunt_segment segment)
+{
+	struct shunt_pack_open *open = &arena->open[segment];
+	struct shunt_pack *pack = open->pack;
+
+	open->pack = NULL;
+	if (!pack || open->next == open->end)
+		return;
+	shunt_space_give(&pack->space, open->next, open->end - open->next);
+	place(pack);
+}
+
+void shunt_pack_uncut(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	struct shunt_pack_open *open = &pack->arena->open[pack->segment];
+
+	shunt_bit_clear(&pack->space, SHUNT_BIT_LAST, first + nr - 1);
+	open->next = first;
+	shunt_space_cut(&pack->space, open->end - 1);
+}
+
+/* The next nr chunks of the open run, or NULL. */
+static struct shunt_pack *cut(struct shunt_pack_open *open, uint32_t nr, uint32_t *first)
+{
+	if (!open->pack || open->end - open->next < nr)
+		return NULL;
+	*first = open->next;
+	open->next += nr;
+	shunt_space_cut(&open->pack->space, open->next - 1);
+	return open->pack;
+}
+
+/* A pack with a run of nr chunks; a new one when there is none. */
+static int find_pack(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr, struct shunt_pack **out,
+		     struct shunt_backing_failure *failure)
+{
+	struct shunt_room_link *link = shunt_room_find(&arena->rooms[segment], nr);
+
+	if (!link && arena->open[segment].pack) {
+		shunt_pack_close(arena, segment);
+		link = shunt_room_find(&arena->rooms[segment], nr);
+	}
+	if (!link)
+		return shunt_pack_make(arena, segment, 1, out, failure);
+	*out = (struct shunt_pack *)((char *)link - offsetof(struct shunt_pack, room));
+	return 0;
+}
+
+/* Chunks for a block of at most a pack. */
+static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr, uint32_t align, struct shunt_pack **out, uint32_t *first,
+		struct shunt_backing_failure *failure)
+{
+	struct shunt_pack_open *open = &arena->open[segment];
+	/* A run this long holds the block at any place it begins; an empty pack begins aligned. */
+	uint32_t need = nr + align - 1 < SHUNT_PACK_CHUNKS ? nr + align - 1 : SHUNT_PACK_CHUNKS;
+	bool small = align == 1 && nr <= OPEN_BLOCK_MAX;
+	struct shunt_pack *pack;
+	int err;
+
+	if (small) {
+		*out = cut(open, nr, first);
+		if (*out)
+			return 0;
+		shunt_pack_close(arena, segment);
+	}
+	err = find_pack(arena, segment, need, &pack, failure);
+	if (err)
+		return err;
+	if (small) {
+		*first = open->next = shunt_space_open(&pack->space, nr, OPEN_MAX, &open->end);
+		open->pack = *first == SHUNT_NO_CHUNK ? NULL : pack;
+		*out = cut(open, nr, first);
+	} else {
+		*first = shunt_space_take(&pack->space, nr, align);
+		*out = *first == SHUNT_NO_CHUNK ? NULL : pack;
+	}
+	place(pack);
+	/* NULL cannot be: the room's longest run is exact. Refused rather than trusted. */
+	return *out ? 0 : -ENOMEM;
+}
+
 int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size_t size, size_t align, struct shunt_block *out)
 {
 	struct shunt_backing_failure failure = { 0 };
-	struct shunt_room_link *link;
 	struct shunt_pack *pack = NULL;
 	uint32_t first = 0;
-	uint32_t need;
 	uint32_t nr;
 	int err = 0;
 
@@ -119,24 +218,9 @@ int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size
 			goto out_unlock;
 		pack->large_chunks = nr;
 	} else {
-		/* A run this long holds the block at any place it begins; an empty pack begins aligned. */
-		need = nr + (uint32_t)align - 1;
-		if (need > SHUNT_PACK_CHUNKS)
-			need = SHUNT_PACK_CHUNKS;
-		link = shunt_room_find(&arena->rooms[segment], need);
-		if (link)
-			pack = (struct shunt_pack *)((char *)link - offsetof(struct shunt_pack, room));
-		else
-			err = shunt_pack_make(arena, segment, 1, &pack, &failure);
+		err = take(arena, segment, nr, (uint32_t)align, &pack, &first, &failure);
 		if (err)
 			goto out_unlock;
-		first = shunt_space_take(&pack->space, nr, (uint32_t)align);
-		if (first == SHUNT_NO_CHUNK) {
-			/* Cannot be: the room's longest run is exact. Refused rather than trusted. */
-			err = -ENOMEM;
-			goto out_unlock;
-		}
-		shunt_room_place(&arena->rooms[segment], &pack->room, shunt_space_longest(&pack->space));
 	}
 	if (!pack->nr_live && !pack->nr_dying)
 		arena->nr_empty[segment]--;
@@ -207,10 +291,13 @@ int shunt_pack_shrink(struct shunt_block *block, size_t size)
 		shunt_pack_fill_unused(pack, first + want, nr - want);
 		if (pack->nr_slots > 1) {
 			pack->large_chunks = want;
+		} else if (shunt_pack_is_open(pack) && arena->open[pack->segment].next == first + nr) {
+			/* Made last, with room for what might have been: the next block begins right behind it. */
+			shunt_pack_uncut(pack, first + want, nr - want);
+			shunt_space_cut(&pack->space, first + want - 1);
 		} else {
 			shunt_space_shorten(&pack->space, first + nr - 1, first + want - 1);
-			if (!pack->frozen)
-				shunt_room_place(&arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+			place(pack);
 		}
 		arena->chunks_used[pack->segment] -= nr - want;
 	}

@@ -22,6 +22,7 @@
 #include "runtime/grace.h"
 #include "runtime/log.h"
 
+#include "runtime/machine.h"
 /* A child that may still copy. */
 struct copier {
 	struct copier *next;
@@ -183,6 +184,8 @@ static int freeze(struct shunt_pack *pack, size_t len)
 
 	pack->frozen = true;
 	pack->made.bytes_huge = 0;
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(pack->arena, pack->segment);
 	shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, 0);
 	if (copy == MAP_FAILED)
 		return -errno;

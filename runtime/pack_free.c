@@ -27,8 +27,15 @@ void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr
 	shunt_machine_sync_caches(pack->rx + offset, pack->rw + offset, len);
 }
 
-/* Makes the chunks of a block that is neither live nor dying any more free. */
-static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+/* Puts the pack where its room says, after chunks were given back. */
+static void place(struct shunt_pack *pack)
+{
+	if (pack->nr_slots == 1 && !pack->frozen && !pack->closing)
+		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+}
+
+/* Makes the chunks of a block that is neither live nor dying any more free. What is given early wants shunt_space_give_done. */
+static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
 {
 	if (pack->nr_slots > 1) {
 		pack->large_chunks = 0;
@@ -39,11 +46,13 @@ static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr)
 		pack->nr_worn++;
 		if (nr > 1)
 			shunt_space_shorten(&pack->space, first + nr - 1, first);
+	} else if (shunt_pack_is_open(pack) && pack->arena->open[pack->segment].next == first + nr) {
+		shunt_pack_uncut(pack, first, nr);
+	} else if (early) {
+		shunt_space_give_early(&pack->space, first, nr);
 	} else {
 		shunt_space_give(&pack->space, first, nr);
 	}
-	if (!pack->frozen)
-		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
 }
 
 bool shunt_pack_is_idle(const struct shunt_pack *pack)
@@ -87,45 +96,124 @@ static void collect(struct shunt_grace_item *grace_item)
 
 	pthread_mutex_lock(&pack->arena->lock);
 	item_of(grace_item)->state = SHUNT_ITEM_BATCH;
-	memcpy(pack->batch, pack->dying, sizeof(pack->batch));
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
+		pack->space.bits[word][SHUNT_BIT_BATCH] = pack->space.bits[word][SHUNT_BIT_DYING];
 	pthread_mutex_unlock(&pack->arena->lock);
 }
 
+static uint32_t count_batch(const struct shunt_pack *pack)
+{
+	uint32_t nr = 0;
+
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
+		nr += (uint32_t)__builtin_popcountll(pack->space.bits[word][SHUNT_BIT_BATCH] & pack->space.bits[word][SHUNT_BIT_DYING]);
+	return nr;
+}
+
 /* Calls fn for every block of the batch, in address order. */
-static void each_in_batch(struct shunt_pack *pack, void (*fn)(struct shunt_pack *pack, uint32_t first, uint32_t nr))
+static void each_in_batch(struct shunt_pack *pack, void (*fn)(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *user), void *user)
 {
 	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++) {
-		uint64_t left = pack->batch[word];
+		/* A batch that a fork's child begins again may have been released in part. */
+		uint64_t left = pack->space.bits[word][SHUNT_BIT_BATCH] & pack->space.bits[word][SHUNT_BIT_DYING];
 
 		while (left) {
-			uint32_t chunk = word * 64 + (uint32_t)__builtin_ctzll(left);
-			uint32_t first;
-			uint32_t nr;
-			bool dying;
+			uint32_t first = word * 64 + (uint32_t)__builtin_ctzll(left);
 
 			left &= left - 1;
-			if (shunt_pack_block_at(pack, chunk, &first, &nr, &dying) && first == chunk && dying)
-				fn(pack, first, nr);
+			fn(pack, first, pack->nr_slots > 1 ? pack->large_chunks : shunt_space_block_from(&pack->space, first), user);
 		}
 	}
+}
+
+/* A run of neighbours in the batch, filled at once. */
+struct fill_run {
+	uint32_t first;
+	uint32_t end;
+};
+
+static void fill_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *user)
+{
+	struct fill_run *run = user;
+
+	if (first != run->end) {
+		if (run->end > run->first)
+			shunt_pack_fill_unused(pack, run->first, run->end - run->first);
+		run->first = first;
+	}
+	run->end = first + nr;
+}
+
+/* All of the pack dies in this batch and the arena will have an empty one in reserve: the pack goes back to the system, so nothing is filled,
+ * and nothing may come in between. */
+static bool close_dead(struct shunt_pack *pack)
+{
+	struct shunt_arena *arena = pack->arena;
+
+	if (pack->closing)
+		return true;
+	if (pack->emptying || pack->nr_live || pack->nr_dying != count_batch(pack))
+		return false;
+	if (pack->nr_slots == 1 && arena->nr_empty[pack->segment] + arena->nr_emptying[pack->segment] == 0) {
+		pack->emptying = true;
+		arena->nr_emptying[pack->segment]++;
+		return false;
+	}
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(arena, pack->segment);
+	pack->closing = true;
+	shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+	return true;
 }
 
 static void retire(struct shunt_grace_item *grace_item)
 {
 	struct shunt_pack *pack = item_of(grace_item)->pack;
+	struct fill_run run = { 0, 0 };
 
 	/* Waits for a fork's child: its thread may still be reading what is filled here. */
 	shunt_arena_lock_mutate(pack->arena);
-	each_in_batch(pack, shunt_pack_fill_unused);
+	if (!close_dead(pack)) {
+		each_in_batch(pack, fill_block, &run);
+		if (run.end > run.first)
+			shunt_pack_fill_unused(pack, run.first, run.end - run.first);
+	}
 	pthread_mutex_unlock(&pack->arena->lock);
 }
 
-static void release_block(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+static void release_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *many)
 {
-	shunt_bit_clear(pack->dying, first);
+	shunt_bit_clear(&pack->space, SHUNT_BIT_DYING, first);
 	pack->nr_dying--;
+	pack->chunks_dying -= nr;
 	pack->arena->chunks_pending -= nr;
-	give_chunks(pack, first, nr);
+	give_chunks(pack, first, nr, many != NULL);
+}
+
+/* Bringing the whole tree of free runs up to date costs as much as so many blocks one by one. */
+#define MANY 32
+
+static void release_batch(struct shunt_pack *pack)
+{
+	bool many = pack->nr_slots == 1 && count_batch(pack) > MANY;
+
+	if (pack->closing) {
+		/* Not block by block: nothing of it is left. */
+		pack->arena->chunks_pending -= pack->chunks_dying;
+		pack->chunks_dying = 0;
+		pack->nr_dying = 0;
+		return;
+	}
+	each_in_batch(pack, release_block, many ? &many : NULL);
+	if (many)
+		shunt_space_give_done(&pack->space);
+	if (pack->emptying) {
+		pack->emptying = false;
+		pack->arena->nr_emptying[pack->segment]--;
+	}
+	place(pack);
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
+		pack->space.bits[word][SHUNT_BIT_BATCH] = 0;
 }
 
 /* May run again in a fork's child that found it half done: the lock makes it all or nothing. */
@@ -135,8 +223,7 @@ static void release(struct shunt_grace_item *grace_item)
 	struct shunt_arena *arena = pack->arena;
 
 	pthread_mutex_lock(&arena->lock);
-	each_in_batch(pack, release_block);
-	memset(pack->batch, 0, sizeof(pack->batch));
+	release_batch(pack);
 	item_of(grace_item)->state = SHUNT_ITEM_IDLE;
 	if (pack->nr_dying)
 		queue_item(pack);
@@ -184,8 +271,9 @@ int shunt_pack_free(const struct shunt_block *block)
 		return shunt_fail(EINVAL, "free: block %p %s", block->rx, why);
 	}
 	count_gone(pack, nr);
-	shunt_bit_set(pack->dying, first);
+	shunt_bit_set(&pack->space, SHUNT_BIT_DYING, first);
 	pack->nr_dying++;
+	pack->chunks_dying += nr;
 	arena->chunks_pending += nr;
 	queue_item(pack);
 	pthread_mutex_unlock(&arena->lock);
@@ -209,7 +297,8 @@ int shunt_pack_abandon(const struct shunt_block *block)
 	}
 	count_gone(pack, nr);
 	shunt_pack_fill_unused(pack, first, nr);
-	give_chunks(pack, first, nr);
+	give_chunks(pack, first, nr, false);
+	place(pack);
 	retire_if_empty(pack);
 	pthread_mutex_unlock(&arena->lock);
 	return 0;

@@ -9,19 +9,32 @@
 static struct shunt_free_run run_of_word(uint64_t used)
 {
 	struct shunt_free_run run = { 64, 64, 64 };
-	uint64_t left = ~used;
-	uint16_t longest = 0;
+	uint64_t starts = ~used; /* of runs of longest free bits at least */
+	uint64_t longer;
+	uint32_t longest = 1;
+	uint32_t step = 1;
 
 	if (!used)
 		return run;
 	run.prefix = (uint16_t)__builtin_ctzll(used);
 	run.suffix = (uint16_t)__builtin_clzll(used);
-	/* Each step shortens every run of free bits by one. */
-	while (left) {
-		left &= left << 1;
-		longest++;
+	run.longest = 0;
+	if (!starts)
+		return run;
+	/* Doubled as long as any run is that long, then by halves to the exact length. */
+	while ((longer = starts & starts >> step)) {
+		starts = longer;
+		longest += step;
+		step *= 2;
 	}
-	run.longest = longest;
+	while (step /= 2) {
+		longer = starts & starts >> step;
+		if (longer) {
+			starts = longer;
+			longest += step;
+		}
+	}
+	run.longest = (uint16_t)longest;
 	return run;
 }
 
@@ -49,12 +62,21 @@ static void refresh(struct shunt_pack_space *space, uint32_t from_word, uint32_t
 	uint32_t node;
 
 	for (word = from_word; word <= to_word; word++)
-		space->tree[LEAF(word)] = run_of_word(space->used[word]);
+		space->tree[LEAF(word)] = run_of_word(space->bits[word][SHUNT_BIT_USED]);
 	while (low > 1) {
+		bool changed = false;
+
 		low /= 2;
 		high /= 2;
-		for (node = low; node <= high; node++)
-			space->tree[node] = join(space->tree[2 * node], space->tree[2 * node + 1], span);
+		for (node = low; node <= high; node++) {
+			struct shunt_free_run run = join(space->tree[2 * node], space->tree[2 * node + 1], span);
+
+			changed |= memcmp(&run, &space->tree[node], sizeof(run)) != 0;
+			space->tree[node] = run;
+		}
+		/* Nothing above looks different then. */
+		if (!changed)
+			return;
 		span *= 2;
 	}
 }
@@ -64,7 +86,7 @@ static uint64_t mask_of(uint32_t bit, uint32_t nr)
 	return (nr == 64 ? ~UINT64_C(0) : (UINT64_C(1) << nr) - 1) << bit;
 }
 
-static void mark(struct shunt_pack_space *space, uint32_t first, uint32_t nr, bool used)
+static void mark_early(struct shunt_pack_space *space, uint32_t first, uint32_t nr, bool used)
 {
 	uint32_t chunk = first;
 	uint32_t end = first + nr;
@@ -74,18 +96,23 @@ static void mark(struct shunt_pack_space *space, uint32_t first, uint32_t nr, bo
 		uint32_t here = end - chunk < 64 - bit ? end - chunk : 64 - bit;
 
 		if (used)
-			space->used[chunk / 64] |= mask_of(bit, here);
+			space->bits[chunk / 64][SHUNT_BIT_USED] |= mask_of(bit, here);
 		else
-			space->used[chunk / 64] &= ~mask_of(bit, here);
+			space->bits[chunk / 64][SHUNT_BIT_USED] &= ~mask_of(bit, here);
 		chunk += here;
 	}
-	refresh(space, first / 64, (end - 1) / 64);
+}
+
+static void mark(struct shunt_pack_space *space, uint32_t first, uint32_t nr, bool used)
+{
+	mark_early(space, first, nr, used);
+	refresh(space, first / 64, (first + nr - 1) / 64);
 }
 
 void shunt_space_init(struct shunt_pack_space *space)
 {
-	memset(space->used, 0, sizeof(space->used));
-	memset(space->last, 0, sizeof(space->last));
+	memset(space->tree, 0, sizeof(space->tree));
+	memset(space->bits, 0, sizeof(space->bits));
 	refresh(space, 0, SHUNT_PACK_WORDS - 1);
 }
 
@@ -131,7 +158,7 @@ static uint32_t find_lowest(const struct shunt_pack_space *space, uint32_t nr)
 			base += span;
 		}
 	}
-	return base + find_in_word(space->used[node - SHUNT_PACK_WORDS], nr);
+	return base + find_in_word(space->bits[node - SHUNT_PACK_WORDS][SHUNT_BIT_USED], nr);
 }
 
 static bool is_free(const struct shunt_pack_space *space, uint32_t first, uint32_t nr)
@@ -159,41 +186,77 @@ uint32_t shunt_space_take(struct shunt_pack_space *space, uint32_t nr, uint32_t 
 	if (first == SHUNT_NO_CHUNK)
 		return first;
 	mark(space, first, nr, true);
-	shunt_bit_set(space->last, first + nr - 1);
+	shunt_bit_set(space, SHUNT_BIT_LAST, first + nr - 1);
+	return first;
+}
+
+uint32_t shunt_space_open(struct shunt_pack_space *space, uint32_t nr, uint32_t max, uint32_t *end)
+{
+	uint32_t first, next;
+
+	if (nr > SHUNT_PACK_CHUNKS || shunt_space_longest(space) < nr)
+		return SHUNT_NO_CHUNK;
+	first = find_lowest(space, nr);
+	next = shunt_space_next_used(space, first);
+	*end = next == SHUNT_NO_CHUNK ? SHUNT_PACK_CHUNKS : next;
+	if (*end - first > max)
+		*end = first + max;
+	mark(space, first, *end - first, true);
+	shunt_bit_set(space, SHUNT_BIT_LAST, *end - 1);
 	return first;
 }
 
 void shunt_space_give(struct shunt_pack_space *space, uint32_t first, uint32_t nr)
 {
-	shunt_bit_clear(space->last, first + nr - 1);
+	shunt_bit_clear(space, SHUNT_BIT_LAST, first + nr - 1);
 	mark(space, first, nr, false);
+}
+
+void shunt_space_give_early(struct shunt_pack_space *space, uint32_t first, uint32_t nr)
+{
+	shunt_bit_clear(space, SHUNT_BIT_LAST, first + nr - 1);
+	mark_early(space, first, nr, false);
+}
+
+void shunt_space_give_done(struct shunt_pack_space *space)
+{
+	refresh(space, 0, SHUNT_PACK_WORDS - 1);
 }
 
 void shunt_space_shorten(struct shunt_pack_space *space, uint32_t old_last, uint32_t new_last)
 {
-	shunt_bit_set(space->last, new_last);
+	shunt_bit_set(space, SHUNT_BIT_LAST, new_last);
 	shunt_space_give(space, new_last + 1, old_last - new_last);
 }
 
-static uint32_t next_set(const uint64_t *bits, uint32_t from)
+static uint32_t next_set(const struct shunt_pack_space *space, enum shunt_bit bit, uint32_t from)
 {
 	uint32_t word = from / 64;
 	uint64_t left;
 
 	if (from >= SHUNT_PACK_CHUNKS)
 		return SHUNT_NO_CHUNK;
-	left = bits[word] & ~UINT64_C(0) << from % 64;
+	left = space->bits[word][bit] & ~UINT64_C(0) << from % 64;
 	while (!left) {
 		if (++word == SHUNT_PACK_WORDS)
 			return SHUNT_NO_CHUNK;
-		left = bits[word];
+		left = space->bits[word][bit];
 	}
 	return word * 64 + (uint32_t)__builtin_ctzll(left);
 }
 
 uint32_t shunt_space_next_used(const struct shunt_pack_space *space, uint32_t from)
 {
-	return next_set(space->used, from);
+	return next_set(space, SHUNT_BIT_USED, from);
+}
+
+uint32_t shunt_space_block_from(const struct shunt_pack_space *space, uint32_t chunk)
+{
+	if (!shunt_bit_is_set(space, SHUNT_BIT_USED, chunk))
+		return 0;
+	if (chunk && shunt_bit_is_set(space, SHUNT_BIT_USED, chunk - 1) && !shunt_bit_is_set(space, SHUNT_BIT_LAST, chunk - 1))
+		return 0;
+	return next_set(space, SHUNT_BIT_LAST, chunk) + 1 - chunk;
 }
 
 bool shunt_space_block(const struct shunt_pack_space *space, uint32_t chunk, uint32_t *first, uint32_t *nr)
@@ -201,15 +264,15 @@ bool shunt_space_block(const struct shunt_pack_space *space, uint32_t chunk, uin
 	uint32_t word = chunk / 64;
 	uint64_t left;
 
-	if (!shunt_bit_is_set(space->used, chunk))
+	if (!shunt_bit_is_set(space, SHUNT_BIT_USED, chunk))
 		return false;
 	/* A block begins above the nearest chunk below that is free or another block's last. */
-	left = (space->last[word] | ~space->used[word]) & mask_of(0, chunk % 64);
+	left = (space->bits[word][SHUNT_BIT_LAST] | ~space->bits[word][SHUNT_BIT_USED]) & mask_of(0, chunk % 64);
 	while (!left && word > 0) {
 		word--;
-		left = space->last[word] | ~space->used[word];
+		left = space->bits[word][SHUNT_BIT_LAST] | ~space->bits[word][SHUNT_BIT_USED];
 	}
 	*first = left ? word * 64 + 64 - (uint32_t)__builtin_clzll(left) : 0;
-	*nr = next_set(space->last, chunk) + 1 - *first;
+	*nr = next_set(space, SHUNT_BIT_LAST, chunk) + 1 - *first;
 	return true;
 }

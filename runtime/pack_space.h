@@ -3,7 +3,7 @@
  * The chunks of one pack: which are used, where blocks end, where the longest free run is. Pure bookkeeping, no locks, no memory of
  * its own.
  *
- * Two bits a chunk (used; last of its block) and a tree of free runs over the 64-chunk words: the root knows the longest run exactly,
+ * Bits for each chunk (used; last of its block) and a tree of free runs over the 64-chunk words: the root knows the longest run exactly,
  * and finding the lowest run that fits, taking and giving back cost a walk of the tree's nine levels however full the pack is.
  */
 #ifndef RUNTIME_PACK_SPACE_H
@@ -24,9 +24,17 @@ struct shunt_free_run {
 	uint16_t longest;
 };
 
+/* Bits of a chunk. Those of 64 chunks lie side by side, since whoever looks at one looks at the others. */
+enum shunt_bit {
+	SHUNT_BIT_USED,
+	SHUNT_BIT_LAST,  /* of its block */
+	SHUNT_BIT_DYING, /* of a block's first chunk: freed; kept by pack_free.c */
+	SHUNT_BIT_BATCH, /* and covered by the batch in progress; likewise */
+	SHUNT_NR_BITS,
+};
+
 struct shunt_pack_space {
-	uint64_t used[SHUNT_PACK_WORDS];
-	uint64_t last[SHUNT_PACK_WORDS];
+	uint64_t bits[SHUNT_PACK_WORDS][SHUNT_NR_BITS];
 	struct shunt_free_run tree[2 * SHUNT_PACK_WORDS]; /* [1] the root; [n] has children [2n], [2n + 1]; leaves are words */
 };
 
@@ -36,8 +44,19 @@ uint32_t shunt_space_longest(const struct shunt_pack_space *space);
 /* Takes nr chunks starting at a multiple of align (a power of two): the first, or SHUNT_NO_CHUNK. */
 uint32_t shunt_space_take(struct shunt_pack_space *space, uint32_t nr, uint32_t align);
 
+/* Takes the lowest run of at least nr chunks, up to max of it, as if it were one block: *end is behind its last chunk. Blocks are then
+ * cut from its beginning (shunt_space_cut), and what is left at last is given back like a block. */
+uint32_t shunt_space_open(struct shunt_pack_space *space, uint32_t nr, uint32_t max, uint32_t *end);
+
+/* The chunk becomes the last of its block: what comes before and after it in one block are two blocks now. */
+static inline void shunt_space_cut(struct shunt_pack_space *space, uint32_t last);
+
 /* Gives back nr chunks from first; they are one block or the tail of one. */
 void shunt_space_give(struct shunt_pack_space *space, uint32_t first, uint32_t nr);
+
+/* The same for many blocks: each by itself, then once the sum of it. Only giving is allowed in between. */
+void shunt_space_give_early(struct shunt_pack_space *space, uint32_t first, uint32_t nr);
+void shunt_space_give_done(struct shunt_pack_space *space);
 
 /* Moves the end of a block from its chunk old_last to its chunk new_last, which is lower; the tail is free then. */
 void shunt_space_shorten(struct shunt_pack_space *space, uint32_t old_last, uint32_t new_last);
@@ -45,22 +64,30 @@ void shunt_space_shorten(struct shunt_pack_space *space, uint32_t old_last, uint
 /* The block that chunk is in: first and count. False when the chunk is free. */
 bool shunt_space_block(const struct shunt_pack_space *space, uint32_t chunk, uint32_t *first, uint32_t *nr);
 
+/* The same where chunk may be a block's first: how many chunks that block has; 0 when no block begins there. */
+uint32_t shunt_space_block_from(const struct shunt_pack_space *space, uint32_t chunk);
+
 /* The first used chunk at or above from, or SHUNT_NO_CHUNK. */
 uint32_t shunt_space_next_used(const struct shunt_pack_space *space, uint32_t from);
 
-static inline bool shunt_bit_is_set(const uint64_t *bits, uint32_t n)
+static inline bool shunt_bit_is_set(const struct shunt_pack_space *space, enum shunt_bit bit, uint32_t chunk)
 {
-	return bits[n / 64] >> n % 64 & 1;
+	return space->bits[chunk / 64][bit] >> chunk % 64 & 1;
 }
 
-static inline void shunt_bit_set(uint64_t *bits, uint32_t n)
+static inline void shunt_bit_set(struct shunt_pack_space *space, enum shunt_bit bit, uint32_t chunk)
 {
-	bits[n / 64] |= UINT64_C(1) << n % 64;
+	space->bits[chunk / 64][bit] |= UINT64_C(1) << chunk % 64;
 }
 
-static inline void shunt_bit_clear(uint64_t *bits, uint32_t n)
+static inline void shunt_bit_clear(struct shunt_pack_space *space, enum shunt_bit bit, uint32_t chunk)
 {
-	bits[n / 64] &= ~(UINT64_C(1) << n % 64);
+	space->bits[chunk / 64][bit] &= ~(UINT64_C(1) << chunk % 64);
+}
+
+static inline void shunt_space_cut(struct shunt_pack_space *space, uint32_t last)
+{
+	shunt_bit_set(space, SHUNT_BIT_LAST, last);
 }
 
 #endif

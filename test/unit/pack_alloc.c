@@ -245,7 +245,7 @@ Test(pack, rodata_is_written_at_rw_and_data_has_one_address)
 	cr_assert_eq(shunt_pack_free(&data), 0);
 	cr_assert_eq(shunt_pack_free(&rodata), 0);
 	cr_assert_eq(shunt_quiesce(), 0);
-	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_DATA, 100, 0, &again), 0);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_DATA, SHUNT_PACK_SIZE, 0, &again), 0);
 	cr_assert_eq(again.rx, data.rx);
 	cr_assert_eq(*(char *)again.rx, 0, "data was handed out with its former content");
 }
@@ -347,7 +347,7 @@ Test(pack, a_chunk_whose_generations_are_used_up_is_left_out_until_its_pack_is_e
 	}
 	cr_assert_eq(shunt_pack_abandon(&block), 0);
 	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 128, 0, &block), 0);
-	cr_assert_eq(block.rx, (char *)first.rx + 64);
+	cr_assert_neq(block.rx, first.rx);
 	cr_assert_eq(shunt_pack_free(&first), -EINVAL);
 	cr_assert_eq(shunt_pack_find(first.rx, &first, NULL), -ENOENT);
 	cr_assert_eq(shunt_pack_abandon(&block), 0);

@@ -107,7 +107,7 @@ Test(pack_space, takes_and_gives_in_any_order_agree_with_a_plain_array)
 	}
 	cr_assert_gt(steps_checked, 1000);
 	for (uint32_t chunk = 0; chunk < SHUNT_PACK_CHUNKS; chunk++)
-		cr_assert_eq(shunt_bit_is_set(space.used, chunk), model[chunk] != 0);
+		cr_assert_eq(shunt_bit_is_set(&space, SHUNT_BIT_USED, chunk), model[chunk] != 0);
 }
 
 Test(pack_space, every_length_is_found_at_every_offset_of_a_word)
