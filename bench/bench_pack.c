@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Packs against the ways that other engines home their code. First table: what a program costs to install, to release and to keep. The
+ * peers take turns, each repetition in a process of its own on one CPU, every program is called and its result checked, and releases go in
+ * shuffled order. Times are processor time of the process, all threads and the kernel's part included. Further tables: pack_calls.c.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/pack_calls.h"
+#include "bench/pack_program.h"
+#include "bench/peer.h"
+
+#define MAX_REPEATS 31
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+struct result {
+	uint32_t nr;          /* programs alive when it stopped */
+	double install_ns, release_ns;
+	double code_bytes;    /* a program, metadata left out where it is known */
+	double metadata_bytes;
+	long nr_maps;         /* added */
+	bool wrong;           /* a program did not return its number, or a release was refused */
+	char note[128];
+};
+
+static const char *only; /* NULL: all peers */
+static const struct peer *const peers[] = {
+	&peer_shunt,
+	&peer_shunt_base,
+#ifdef BENCH_ASMJIT
+	&peer_asmjit_rwx,
+	&peer_asmjit_dual,
+#endif
+	&peer_page,
+#ifdef BENCH_LLVM
+	&peer_llvm,
+#endif
+};
+
+double pack_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+void pack_shuffle(uint32_t *order, uint32_t nr)
+{
+	uint64_t state = 88172645463325252u;
+
+	for (uint32_t i = 0; i < nr; i++)
+		order[i] = i;
+	for (uint32_t i = nr; i > 1; i--) {
+		uint32_t other, kept = order[i - 1];
+
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		other = (uint32_t)(state % i);
+		order[i - 1] = order[other];
+		order[other] = kept;
+	}
+}
+
+/* Of all threads, so that a reclaimer's work counts wherever it is done; and others' work on the machine does not. */
+static double cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+double pack_median(double *values, int nr)
+{
+	qsort(values, (size_t)nr, sizeof(*values), compare);
+	return nr % 2 ? values[nr / 2] : (values[nr / 2 - 1] + values[nr / 2]) / 2;
+}
+
+/* Proportional: a page mapped twice counts once. */
+static double memory_in_use(void)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "re");
+	char line[256];
+	double kib = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Pss: %lf", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kib * 1024;
+}
+
+static long count_mappings(void)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	long nr = 0;
+	int c;
+
+	while (file && (c = fgetc(file)) != EOF)
+		nr += c == '\n';
+	if (file)
+		fclose(file);
+	return nr;
+}
+
+void pack_pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void measure(const struct peer *peer, uint32_t nr, struct result *out)
+{
+	struct peer_program *programs = aligned_alloc(64, nr * sizeof(*programs));
+	uint32_t *order = malloc(nr * sizeof(*order));
+	uint8_t code[PROGRAM_LEN];
+	double memory, start;
+	long nr_maps;
+	uint32_t done;
+
+	if (!programs || !order || peer->open() != 0) {
+		out->wrong = true;
+		return;
+	}
+	memset(programs, 1, nr * sizeof(*programs));
+	program_write(code, 0);
+	nr_maps = count_mappings();
+	memory = memory_in_use();
+
+	start = cpu_ns();
+	for (done = 0; done < nr; done++) {
+		program_number(code, done);
+		if (peer->install(code, PROGRAM_LEN, &programs[done]) != 0)
+			break;
+	}
+	out->install_ns = (cpu_ns() - start) / done;
+	out->nr = done;
+	for (uint32_t i = 0; i < done; i++)
+		out->wrong |= program_call(programs[i].rx) != i;
+	memory = memory_in_use() - memory;
+	out->nr_maps = count_mappings() - nr_maps;
+	if (peer->metadata) {
+		out->metadata_bytes = (double)peer->metadata() / done;
+		memory -= (double)peer->metadata();
+	}
+	out->code_bytes = memory / done;
+	if (peer->note)
+		snprintf(out->note, sizeof(out->note), "%s", peer->note());
+
+	pack_shuffle(order, done);
+	start = cpu_ns();
+	for (uint32_t i = 0; i < done; i++)
+		out->wrong |= peer->release(&programs[order[i]]) != 0;
+	if (peer->settle)
+		out->wrong |= peer->settle() != 0;
+	out->release_ns = (cpu_ns() - start) / done;
+	free(programs);
+	free(order);
+}
+
+/* In a process of its own, so that no peer finds memory that another one left. */
+static bool measure_alone(const struct peer *peer, uint32_t nr, struct result *out)
+{
+	struct result *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status = -1;
+	pid_t pid;
+
+	if (shared == MAP_FAILED)
+		return false;
+	memset(shared, 0, sizeof(*shared));
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		pack_pin((int)sysconf(_SC_NPROCESSORS_ONLN) - 1);
+		measure(peer, nr, shared);
+		_exit(0);
+	}
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	*out = *shared;
+	munmap(shared, sizeof(*shared));
+	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && !out->wrong && out->nr;
+}
+
+static double field(const struct result *results, int nr, size_t offset)
+{
+	double values[MAX_REPEATS];
+
+	for (int i = 0; i < nr; i++)
+		values[i] = *(const double *)((const char *)&results[i] + offset);
+	return pack_median(values, nr);
+}
+
+static const struct result *print_row(const struct peer *peer, struct result *results, int nr, const struct result *own, uint32_t wanted)
+{
+	static struct result median[LENGTH(peers)];
+	static size_t next;
+	struct result *row = &median[next++ % LENGTH(median)];
+
+	*row = results[0];
+	row->install_ns = field(results, nr, offsetof(struct result, install_ns));
+	row->release_ns = field(results, nr, offsetof(struct result, release_ns));
+	row->code_bytes = field(results, nr, offsetof(struct result, code_bytes));
+	row->metadata_bytes = field(results, nr, offsetof(struct result, metadata_bytes));
+	printf("%-18s %10.1f %10.1f %10.1f ", peer->name, row->install_ns, row->release_ns, row->code_bytes);
+	if (peer->metadata)
+		printf("%9.1f", row->metadata_bytes);
+	else
+		printf("%9s", "inside");
+	printf(" %9ld", row->nr_maps);
+	if (own)
+		printf("   %7.2f %7.2f", own->install_ns / row->install_ns, own->release_ns / row->release_ns);
+	else
+		printf("   %7s %7s", "1", "1");
+	if (row->nr < wanted)
+		printf("   stopped at %" PRIu32 " programs", row->nr);
+	if (row->note[0])
+		printf("   %s", row->note);
+	printf("\n");
+	fflush(stdout);
+	return row;
+}
+
+static bool is_wanted(size_t i, bool all)
+{
+	return (all || !i) && (!only || strstr(peers[i]->name, only));
+}
+
+static bool table_install(uint32_t nr, int nr_repeats, bool all)
+{
+	static struct result results[LENGTH(peers)][MAX_REPEATS];
+	const struct result *own = NULL;
+	bool good = true;
+
+	printf("\n%" PRIu32 " programs of %d bytes, median of %d; ratios are ours over theirs: below 1 we are better\n", nr, PROGRAM_LEN, nr_repeats);
+	printf("%-18s %10s %10s %10s %9s %9s   %7s %7s\n", "", "install ns", "release ns", "code B", "other B", "mappings", "install", "release");
+	for (int repeat = 0; repeat < nr_repeats; repeat++)
+		for (size_t i = 0; i < LENGTH(peers); i++)
+			if (is_wanted(i, all) && !measure_alone(peers[i], nr, &results[i][repeat])) {
+				fprintf(stderr, "%s: a program was wrong, or could not be made or released\n", peers[i]->name);
+				good = false;
+			}
+	for (size_t i = 0; good && i < LENGTH(peers); i++) {
+		const struct result *row;
+
+		if (!is_wanted(i, all))
+			continue;
+		row = print_row(peers[i], results[i], nr_repeats, own, nr);
+
+		if (!i)
+			own = row;
+	}
+	return good;
+}
+
+static void print_file(const char *name, const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char text[128] = "";
+
+	if (file && fgets(text, sizeof(text), file))
+		text[strcspn(text, "\n")] = '\0';
+	if (file)
+		fclose(file);
+	printf(", %s %s", name, text[0] ? text : "unknown");
+}
+
+static void describe_machine(void)
+{
+	FILE *file = fopen("/proc/cpuinfo", "re");
+	struct utsname system;
+	char line[256], model[128] = "unknown CPU";
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "model name : %127[^\n]", model) == 1)
+			break;
+	if (file)
+		fclose(file);
+	uname(&system);
+	printf("%s, %ld CPUs, Linux %s %s", model, sysconf(_SC_NPROCESSORS_ONLN), system.release, system.machine);
+	print_file("vm.max_map_count", "/proc/sys/vm/max_map_count");
+	print_file("THP", "/sys/kernel/mm/transparent_hugepage/enabled");
+	print_file("load", "/proc/loadavg");
+	printf("\n");
+#ifndef BENCH_ASMJIT
+	printf("asmjit is not compared: libasmjit-dev was not there when this was built\n");
+#endif
+#ifndef BENCH_LLVM
+	printf("LLVM is not compared: built without it\n");
+#endif
+}
+
+int main(int argc, char **argv)
+{
+	long nr = 100000, nr_repeats = 5, million = 1000000;
+	bool good, calls = true, compile = true;
+	int option;
+
+	while ((option = getopt(argc, argv, "n:r:m:t:p:h")) != -1) {
+		if (option == 'n')
+			nr = atol(optarg);
+		else if (option == 'r')
+			nr_repeats = atol(optarg);
+		else if (option == 'm')
+			million = atol(optarg);
+		else if (option == 'p')
+			only = optarg;
+		else if (option == 't') {
+			calls = strchr(optarg, 'c');
+			compile = strchr(optarg, 's');
+		} else {
+			printf("usage: bench_pack [-n PROGRAMS] [-r REPEATS] [-m LIVE PROGRAMS, 0: skip] [-p PEERS NAMED SO] "
+			       "[-t TABLES: i install, c calls, s stress]\n");
+			return option == 'h' ? 0 : 2;
+		}
+	}
+	if (nr < 1 || nr > 4000000 || nr_repeats < 1 || nr_repeats > MAX_REPEATS || million < 0 || million > 4000000)
+		return 2;
+	describe_machine();
+	good = table_install((uint32_t)nr, (int)nr_repeats, true);
+	if (good && million)
+		good = table_install((uint32_t)million, 1, false);
+	if (good && calls)
+		good = pack_table_calls();
+	if (good && compile)
+		good = pack_table_stress();
+	return good ? 0 : 1;
+}
