@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "passes/map_text.h"
 #include "passes/parameters.h"
 
 static bool is_number(const char *text, long long least, long long most, long long *out)
@@ -71,11 +72,28 @@ static bool set_rmw(struct shunt_pass_options *options, const char *value)
 	return false;
 }
 
+/* The plugin has no other way to know maps. */
+static bool set_maps(struct shunt_pass_options *options, const char *value)
+{
+	struct shunt_map_list list = { 0 };
+	char why[256];
+
+	if (!value || shunt_map_list_add_file(&list, value, why, sizeof(why))) {
+		shunt_map_list_fini(&list);
+		return false;
+	}
+	options->maps = list.maps;
+	options->nr_maps = list.nr;
+	return true;
+}
+
 static const struct parameter {
 	const char *pass, *key;
 	bool (*set)(struct shunt_pass_options *options, const char *value); /* value NULL: there is no '=' */
 	const char *usage;
 } parameters[] = {
+	{ "shunt-bpf-helpers", "maps", set_maps, "maps=FILE, with a description of a map on each line" },
+	{ "shunt-percpu", "maps", set_maps, "maps=FILE, with a description of a map on each line" },
 	{ "shunt-percpu", "spectre-v1", set_spectre, "spectre-v1" },
 	{ "shunt-percpu", "cpu", set_cpu, "cpu=rseq, cpu=rseq:OFFSET, cpu=call or cpu=tp:OFFSET" },
 	{ "shunt-percpu", "nr-cpus", set_nr_cpus, "nr-cpus=N" },
@@ -101,7 +119,7 @@ static int set_one(const char *pass, char *text, struct shunt_pass_options *opti
 	if (usage)
 		snprintf(why, room, "pass '%s': bad value of parameter '%s': write %s", pass, text, usage);
 	else
-		snprintf(why, room, "pass '%s' has no parameter '%s'; shunt-percpu has spectre-v1, cpu=, nr-cpus= and rmw=", pass, text);
+		snprintf(why, room, "pass '%s' has no parameter '%s'; shunt-percpu has maps=, spectre-v1, cpu=, nr-cpus= and rmw=", pass, text);
 	return -EINVAL;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "passes/map_text.h"
 #include "passes/parameters.h"
 #include "passes/pass.h"
 #include "passes/rmw.h"
@@ -31,6 +32,7 @@ enum { NR_ENTRIES = sizeof(entries) / sizeof(entries[0]) };
 struct step {
 	const struct entry *entry;
 	struct shunt_pass_options options; /* the host's, and the parameters of the pass */
+	const struct shunt_pass_map *host_maps; /* other maps in options are the step's own */
 };
 
 static int refuse(char **error, const char *format, ...)
@@ -103,10 +105,11 @@ static int parse_element(const char *element, size_t len, struct step *steps, si
 		steps[*nr].options = steps[room].options;
 		if (open && element[len - 1] != '>')
 			return refuse(error, "the parameters of '%.*s' have no closing '>'", (int)len, element);
+		steps[*nr].host_maps = steps[room].options.maps;
+		++*nr; /* whatever the parameters come to, it is there to be freed */
 		if (open && shunt_pass_set_parameters(is_all ? "shunt" : entries[i].name, open + 1, len - name_len - 2,
-						      &steps[*nr].options, why, sizeof(why)))
+						      &steps[*nr - 1].options, why, sizeof(why)))
 			return refuse(error, "%s", why);
-		++*nr;
 	}
 	if (*nr > before)
 		return 0;
@@ -157,6 +160,16 @@ static size_t list_calls(LLVMModuleRef module, LLVMValueRef *list)
 	return nr;
 }
 
+static void fini_steps(struct step *steps, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		struct shunt_map_list list = { (struct shunt_pass_map *)steps[i].options.maps, steps[i].options.nr_maps };
+
+		if (steps[i].options.maps != steps[i].host_maps)
+			shunt_map_list_fini(&list);
+	}
+}
+
 /* The list is taken first: a pass erases the call it is shown and adds new ones. */
 static int run_step(struct shunt_pass *pass, const struct step *step)
 {
@@ -204,7 +217,7 @@ int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const s
 	if (!ret)
 		ret = check_triple(&pass, error);
 	if (ret)
-		return ret;
+		goto out;
 	pass.context = LLVMGetModuleContext(module);
 	pass.layout = LLVMGetModuleDataLayout(module);
 	pass.ptr = LLVMPointerTypeInContext(pass.context, 0);
@@ -212,8 +225,10 @@ int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const s
 	pass.i32 = LLVMInt32TypeInContext(pass.context);
 	pass.i64 = LLVMInt64TypeInContext(pass.context);
 	pass.scratch = malloc(sizeof(*pass.scratch));
-	if (!pass.scratch)
-		return -ENOMEM;
+	if (!pass.scratch) {
+		ret = -ENOMEM;
+		goto out;
+	}
 	pass.builder = LLVMCreateBuilderInContext(pass.context);
 	for (size_t i = 0; i < nr && !ret; i++)
 		ret = run_step(&pass, &steps[i]);
@@ -221,6 +236,8 @@ int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const s
 	free(pass.scratch);
 	if (changed)
 		*changed = pass.changed;
+out:
+	fini_steps(steps, nr);
 	return ret;
 }
 

@@ -15,6 +15,7 @@
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <shunt/passes.h>
+#include "passes/map_text.h"
 #include "passes/remark_yaml.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -51,7 +52,7 @@ static const char help[] =
 struct settings {
 	const char *pipeline, *llvm_before, *llvm_after, *remarks, *output, *input, *retarget;
 	struct shunt_pass_options options;
-	struct shunt_pass_map *maps;
+	struct shunt_map_list maps;
 	FILE *remarks_file;
 	bool text, stats, write_failed;
 };
@@ -77,113 +78,13 @@ static bool parse_number(const char *text, uint64_t *out)
 	return *text >= '0' && *text <= '9' && !*end && !errno;
 }
 
-static bool parse_type(const char *text, uint32_t *out)
+static int add_maps(struct settings *settings, char *text, bool is_file)
 {
-	static const struct {
-		const char *name;
-		uint32_t type;
-	} types[] = {
-		{ "array", SHUNT_MAP_ARRAY },       { "percpu_array", SHUNT_MAP_PERCPU_ARRAY },
-		{ "hash", SHUNT_MAP_HASH },         { "percpu_hash", SHUNT_MAP_PERCPU_HASH },
-		{ "lru_hash", SHUNT_MAP_LRU_HASH }, { "lru_percpu_hash", SHUNT_MAP_LRU_PERCPU_HASH },
-	};
-	uint64_t number;
+	char why[512];
+	int ret = is_file ? shunt_map_list_add_file(&settings->maps, text, why, sizeof(why))
+			  : shunt_map_list_add(&settings->maps, text, why, sizeof(why));
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-		if (!strcmp(types[i].name, text)) {
-			*out = types[i].type;
-			return true;
-		}
-	if (!parse_number(text, &number) || number > UINT32_MAX)
-		return false;
-	*out = (uint32_t)number;
-	return true;
-}
-
-/* One "key=value" of a map description. */
-static bool parse_field(struct shunt_pass_map *map, char *field)
-{
-	char *value = strchr(field, '=');
-	uint64_t number;
-
-	if (!value)
-		return false;
-	*value++ = '\0';
-	if (!strcmp(field, "type"))
-		return parse_type(value, &map->type);
-	if (!parse_number(value, &number))
-		return false;
-	if (!strcmp(field, "values"))
-		map->values = number;
-	else if (!strcmp(field, "address"))
-		map->address = number;
-	else if (!strcmp(field, "handle"))
-		map->handle = number, map->has_handle = true;
-	else if (number > UINT32_MAX)
-		return false;
-	else if (!strcmp(field, "key"))
-		map->key_size = (uint32_t)number;
-	else if (!strcmp(field, "value"))
-		map->value_size = (uint32_t)number;
-	else if (!strcmp(field, "entries"))
-		map->max_entries = (uint32_t)number;
-	else if (!strcmp(field, "stride"))
-		map->stride = (uint32_t)number;
-	else if (!strcmp(field, "mask"))
-		map->index_mask = (uint32_t)number;
-	else
-		return false;
-	return true;
-}
-
-/* Cuts text into pieces; it may be freed afterwards. */
-static int add_map(struct settings *settings, char *text)
-{
-	struct shunt_pass_map map = { 0 }, *maps;
-	char *fields = strchr(text, ':'), *next;
-
-	if (!fields)
-		return complain(EXIT_USAGE, "map '%s': write NAME:type=...,key=...,value=...,entries=...", text);
-	*fields++ = '\0';
-	for (; fields; fields = next) {
-		next = strchr(fields, ',');
-		if (next)
-			*next++ = '\0';
-		if (!parse_field(&map, fields))
-			return complain(EXIT_USAGE, "map '%s': '%s' is not a field with a value in range; see --help", text,
-					fields);
-	}
-	if (!map.type)
-		return complain(EXIT_USAGE, "map '%s' has no type", text);
-	maps = realloc(settings->maps, (settings->options.nr_maps + 1) * sizeof(*maps));
-	if (maps)
-		settings->maps = maps;
-	if (*text)
-		map.symbol = strdup(text);
-	if (!maps || (*text && !map.symbol))
-		return complain(EXIT_FAILED, "out of memory");
-	maps[settings->options.nr_maps++] = map;
-	return 0;
-}
-
-static int add_maps_file(struct settings *settings, const char *path)
-{
-	FILE *file = fopen(path, "r");
-	char *line = NULL;
-	size_t room = 0;
-	int ret = 0;
-
-	if (!file)
-		return complain(EXIT_FAILED, "%s: %s", path, strerror(errno));
-	while (!ret && getline(&line, &room, file) >= 0) {
-		line[strcspn(line, "#\r\n")] = '\0';
-		line[strcspn(line, " \t")] = '\0';
-		if (*line)
-			ret = add_map(settings, line);
-	}
-	free(line);
-	fclose(file);
-	return ret;
+	return ret ? complain(ret == -EINVAL ? EXIT_USAGE : EXIT_FAILED, "%s", why) : 0;
 }
 
 static int parse_cpu(struct shunt_pass_options *options, const char *text)
@@ -236,9 +137,9 @@ static int parse_option(struct settings *settings, int option)
 		settings->pipeline = optarg;
 		return 0;
 	case 'm':
-		return add_map(settings, optarg);
+		return add_maps(settings, optarg, false);
 	case OPT_MAPS:
-		return add_maps_file(settings, optarg);
+		return add_maps(settings, optarg, true);
 	case OPT_CPU:
 		return parse_cpu(&settings->options, optarg);
 	case OPT_NR_CPUS:
@@ -295,7 +196,8 @@ static int parse_arguments(struct settings *settings, int argc, char **argv)
 		return complain(EXIT_USAGE, optind == argc ? "no input: name a file of LLVM IR, or - for standard input; see --help"
 							   : "more than one input; see --help");
 	settings->input = argv[optind];
-	settings->options.maps = settings->maps;
+	settings->options.maps = settings->maps.maps;
+	settings->options.nr_maps = settings->maps.nr;
 	return 0;
 }
 
@@ -522,8 +424,6 @@ int main(int argc, char **argv)
 		ret = process(context, &settings, &diagnosed);
 		LLVMContextDispose(context);
 	}
-	for (size_t i = 0; i < settings.options.nr_maps; i++)
-		free((char *)settings.maps[i].symbol);
-	free(settings.maps);
+	shunt_map_list_fini(&settings.maps);
 	return ret < 0 ? 0 : ret;
 }
