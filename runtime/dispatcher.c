@@ -12,6 +12,7 @@
 #include "runtime/adopt.h"
 #include "runtime/hook.h"
 #include "runtime/log.h"
+#include "runtime/miss.h"
 #include "runtime/pack.h"
 #include "runtime/plan.h"
 #include "runtime/token.h"
@@ -138,7 +139,8 @@ void shunt_dispatcher_init(struct shunt_dispatcher *dispatcher, const struct shu
 	pthread_once(&fork_once, handle_forks);
 	if (options) {
 		dispatcher->kind = options->plan;
-		dispatcher->fallback = (enum shunt_fallback)options->miss;
+		dispatcher->fallback = shunt_miss_resolve(options->miss);
+		dispatcher->idle_fallback = dispatcher->fallback;
 		dispatcher->arena = options->arena;
 	}
 	pthread_mutex_init(&dispatcher->mutex, NULL);
@@ -180,7 +182,7 @@ int shunt_dispatcher_emit_stub(const struct shunt_dispatcher *dispatcher, void *
 	if (dispatcher->is_hook)
 		target->emit_return(&code, 0);
 	else
-		target->emit_tree(&code, &idle, dispatcher->fallback);
+		target->emit_tree(&code, &idle, dispatcher->idle_fallback);
 	if (code.error)
 		return shunt_fail(-code.error, "dispatcher '%s': its fallback does not fit %zu bytes", dispatcher->name, capacity);
 	*idle_len = (uint32_t)code.len;
@@ -230,7 +232,7 @@ int shunt_dispatcher_create(const char *name, const struct shunt_dispatcher_opti
 		return err;
 	if (!out)
 		return shunt_fail(EINVAL, "dispatcher '%s': there is no pointer to return it by", name);
-	if (options && ((unsigned int)options->plan > SHUNT_PLAN_WEIGHTED || (unsigned int)options->miss > SHUNT_MISS_LFENCE))
+	if (options && ((unsigned int)options->plan > SHUNT_PLAN_WEIGHTED || (unsigned int)options->miss > SHUNT_MISS_AUTO))
 		return shunt_fail(EINVAL, "dispatcher '%s': plan %u or miss %u does not exist", name, (unsigned int)options->plan,
 				  (unsigned int)options->miss);
 	d = shunt_dispatcher_new(options);
@@ -327,6 +329,8 @@ void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struc
 	out->nr_detaches = d->nr_detaches;
 	out->nr_patches = d->nr_patches;
 	out->stub = (const void *)(uintptr_t)d->slot;
+	out->plan = d->kind;
+	out->miss = (enum shunt_miss_kind)d->fallback;
 	if (d->tree.id) {
 		out->tree = d->tree.rx;
 		out->tree_len = d->tree_len;

@@ -3,7 +3,7 @@
  * What the files of the dispatcher module share: dispatcher.c (registry), dispatcher_update.c (programs and trees), adopt.c
  * (stubs in host images), hook.c (stubs without trees).
  *
- * Who synchronises with whom: name, is_hook, kind, fallback, slot and record are constant once a dispatcher is in the registry;
+ * Who synchronises with whom: name, is_hook, idle_fallback, slot and record are constant once a dispatcher is in the registry;
  * everything else is under its mutex. Lock order: registry_mutex, a dispatcher's mutex, adopt.c's, the packs' locks. Threads
  * in stubs and trees take none: see runtime/patch.c for what they see, runtime/grace.h for how long old trees live.
  */
@@ -35,6 +35,7 @@ struct shunt_dispatcher {
 	bool is_hook;              /* part of a struct shunt_hook: `tree` is its chain, or nothing; no kind, fallback, entries */
 	enum shunt_plan_kind kind;
 	enum shunt_fallback fallback;
+	enum shunt_fallback idle_fallback; /* of the idle tree, constant */
 	struct shunt_arena *arena; /* where trees live; NULL: the default */
 	uint64_t slot;             /* the stub, where it runs */
 	struct shunt_dispatcher_record *record; /* of a stub in a host image, else NULL */

@@ -15,12 +15,14 @@
 #include <string.h>
 
 #include "runtime/log.h"
+#include "runtime/miss.h"
 #include "runtime/plan.h"
 
 struct entries {
 	struct shunt_dispatcher_entry *list;
 	uint32_t nr;
 	bool is_changed; /* a program came or went: the tree is out of date */
+	bool is_end;     /* the dispatcher goes: the idle tree will do, whatever its fallback is */
 };
 
 /* A copy of d's entries with room for nr_more. */
@@ -146,8 +148,8 @@ static int emit_tree(const struct shunt_dispatcher *d, const struct shunt_plan *
 
 static int build_tree(const struct shunt_dispatcher *d, const struct entries *entries, struct tree *out)
 {
-	uint64_t *programs = malloc((size_t)entries->nr * sizeof(*programs));
-	uint32_t *weights = malloc((size_t)entries->nr * sizeof(*weights));
+	uint64_t *programs = malloc(((size_t)entries->nr + 1) * sizeof(*programs));
+	uint32_t *weights = malloc(((size_t)entries->nr + 1) * sizeof(*weights));
 	struct shunt_plan plan;
 	int err;
 
@@ -178,7 +180,7 @@ static int commit(struct shunt_dispatcher *d, const struct entries *entries)
 	int err;
 
 	if (entries->is_changed) {
-		err = entries->nr ? build_tree(d, entries, &tree) : 0;
+		err = entries->nr || (d->fallback != d->idle_fallback && !entries->is_end) ? build_tree(d, entries, &tree) : 0;
 		if (err)
 			return err;
 		err = shunt_patch_stub(&d->site, tree.block.id ? (uint64_t)(uintptr_t)tree.block.rx : d->idle);
@@ -203,7 +205,7 @@ static int commit(struct shunt_dispatcher *d, const struct entries *entries)
 
 int shunt_dispatcher_clear(struct shunt_dispatcher *dispatcher)
 {
-	struct entries none = { .is_changed = dispatcher->tree.id != 0 || dispatcher->is_hook };
+	struct entries none = { .is_end = true, .is_changed = dispatcher->tree.id != 0 || dispatcher->is_hook };
 
 	return commit(dispatcher, &none);
 }
@@ -336,6 +338,35 @@ int shunt_dispatcher_set_weights(struct shunt_dispatcher *dispatcher, const void
 			entries.list[at].weight = weights[i];
 		}
 		err = finish(dispatcher, &entries, err);
+	}
+	pthread_mutex_unlock(&dispatcher->mutex);
+	return err;
+}
+
+int shunt_dispatcher_set_plan(struct shunt_dispatcher *dispatcher, enum shunt_plan_kind plan, enum shunt_miss_kind miss)
+{
+	struct entries entries;
+	enum shunt_plan_kind old_kind;
+	enum shunt_fallback old_fallback;
+	int err;
+
+	if ((unsigned int)plan > SHUNT_PLAN_WEIGHTED || (unsigned int)miss > SHUNT_MISS_AUTO)
+		return shunt_fail(EINVAL, "plan %u or miss %u does not exist", (unsigned int)plan, (unsigned int)miss);
+	err = begin(dispatcher, NULL, 0);
+	if (err)
+		return err;
+	old_kind = dispatcher->kind;
+	old_fallback = dispatcher->fallback;
+	dispatcher->kind = plan;
+	dispatcher->fallback = shunt_miss_resolve(miss);
+	err = copy_entries(dispatcher, 0, &entries);
+	if (!err) {
+		entries.is_changed = plan != old_kind || dispatcher->fallback != old_fallback;
+		err = finish(dispatcher, &entries, err);
+	}
+	if (err) {
+		dispatcher->kind = old_kind;
+		dispatcher->fallback = old_fallback;
 	}
 	pthread_mutex_unlock(&dispatcher->mutex);
 	return err;

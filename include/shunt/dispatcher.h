@@ -36,6 +36,9 @@ enum shunt_miss_kind { /* how a call reaches a program that is not attached */
 	SHUNT_MISS_JUMP,      /* a plain indirect jump */
 	SHUNT_MISS_RETPOLINE, /* x86-64: not predicted from the branch target buffer; arm64 jumps */
 	SHUNT_MISS_LFENCE,    /* x86-64: lfence, then the jump; arm64 jumps */
+	/* What this machine's kernel does itself, by /sys/devices/system/cpu/vulnerabilities/spectre_v2; lfence in place of a retpoline where
+	 * the process runs with a shadow stack, which a retpoline's return does not match. */
+	SHUNT_MISS_AUTO,
 };
 
 struct shunt_dispatcher_options {
@@ -85,6 +88,11 @@ SHUNT_API int shunt_dispatcher_detach_many(struct shunt_dispatcher *dispatcher, 
  * on top of those it has. from == to changes nothing. */
 SHUNT_API int shunt_dispatcher_replace(struct shunt_dispatcher *dispatcher, const void *from, const void *to);
 
+/* Changes plan and fallback, in one patch; also of a dispatcher that SHUNT_DISPATCHER_DEFINE made, which begins with the default plan and a
+ * plain jump. -EINVAL, -ENOMEM: dispatcher as it was. An image's dispatcher with another fallback than a plain jump may need memory to become
+ * empty, so that detach can fail then. MT-safe, never waits. */
+SHUNT_API int shunt_dispatcher_set_plan(struct shunt_dispatcher *dispatcher, enum shunt_plan_kind plan, enum shunt_miss_kind miss);
+
 /*
  * Says how often each of nr attached programs is called, in any unit, in one patch. The default plan tests up to 4 programs that outweigh
  * the lightest before the others, the weighted plan takes its whole shape from weights, linear goes from heavy to light. A weight stays
@@ -103,11 +111,14 @@ struct shunt_dispatcher_stats {
 	uint64_t nr_patches;   /* stores of the stub word */
 	const void *stub;
 	const void *tree;      /* where the stub jumps */
+	enum shunt_plan_kind plan;
+	enum shunt_miss_kind miss; /* what SHUNT_MISS_AUTO came to */
 };
 SHUNT_API void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_stats *out);
 
-/* A word for each plan, for reports and options; never NULL. */
+/* A word for each plan and each fallback, for reports and options; never NULL. */
 SHUNT_API const char *shunt_plan_name(enum shunt_plan_kind kind);
+SHUNT_API const char *shunt_miss_name(enum shunt_miss_kind kind);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/miss.h"
 #include "runtime/patch.h"
 #include "targets/target.h"
 #include "test/exec/dispatch_programs.h"
@@ -323,7 +324,7 @@ Test(dispatcher, every_plan_and_miss_lands_every_call)
 	for (uint32_t i = 0; i < NR; i++)
 		p[i] = program(i);
 	for (int plan = SHUNT_PLAN_DEFAULT; plan <= SHUNT_PLAN_WEIGHTED; plan++) {
-		for (int miss = SHUNT_MISS_JUMP; miss <= SHUNT_MISS_LFENCE; miss++) {
+		for (int miss = SHUNT_MISS_JUMP; miss <= SHUNT_MISS_AUTO; miss++) {
 			struct shunt_dispatcher_options options = { .plan = (enum shunt_plan_kind)plan,
 								    .miss = (enum shunt_miss_kind)miss };
 			struct shunt_dispatcher *d;
@@ -339,6 +340,71 @@ Test(dispatcher, every_plan_and_miss_lands_every_call)
 			cr_assert_eq(shunt_dispatcher_destroy(d), 0);
 		}
 	}
+}
+
+Test(dispatcher, auto_does_what_the_kernel_does_on_this_machine)
+{
+	static const struct { const char *line; bool shadow; enum shunt_fallback fallback; } cases[] = {
+		{ NULL, false, SHUNT_FALLBACK_JUMP },
+		{ "Not affected\n", false, SHUNT_FALLBACK_JUMP },
+		{ "Vulnerable\n", false, SHUNT_FALLBACK_JUMP },
+		{ "Vulnerable: eIBRS with unprivileged eBPF\n", false, SHUNT_FALLBACK_JUMP },
+		{ "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling\n", false, SHUNT_FALLBACK_JUMP },
+		{ "Mitigation: IBRS; IBPB: conditional\n", false, SHUNT_FALLBACK_JUMP },
+		{ "Mitigation: Retpolines; IBPB: conditional; IBRS_FW; STIBP: disabled\n", false, SHUNT_FALLBACK_RETPOLINE },
+		{ "Mitigation: Full generic retpoline, IBPB: conditional\n", false, SHUNT_FALLBACK_RETPOLINE },
+		{ "Mitigation: Enhanced / Automatic IBRS + Retpolines\n", false, SHUNT_FALLBACK_RETPOLINE },
+		{ "Mitigation: Retpolines; IBPB: conditional\n", true, SHUNT_FALLBACK_LFENCE },
+		{ "Mitigation: Full AMD retpoline\n", false, SHUNT_FALLBACK_LFENCE },
+		{ "Mitigation: LFENCE; IBPB: conditional\n", false, SHUNT_FALLBACK_LFENCE },
+		{ "Mitigation: CSV2, BHB\n", false, SHUNT_FALLBACK_JUMP },
+	};
+	struct shunt_dispatcher_options options = { .miss = SHUNT_MISS_AUTO };
+	struct shunt_dispatcher *d;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_expect_eq(shunt_miss_parse(cases[i].line, cases[i].shadow), cases[i].fallback, "%s", cases[i].line);
+	cr_assert_eq(shunt_dispatcher_create("hook", &options, &d), 0);
+	cr_assert_eq((int)stats_of(d).miss, (int)shunt_miss_resolve(SHUNT_MISS_AUTO));
+	cr_assert_neq(stats_of(d).miss, SHUNT_MISS_AUTO);
+	cr_assert_str_eq(shunt_miss_name(SHUNT_MISS_AUTO), "auto");
+}
+
+Test(dispatcher, plan_and_fallback_can_be_changed_while_programs_are_attached)
+{
+	enum { NR = 20 };
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p[NR], stranger = program(99);
+	struct shunt_dispatcher_stats before;
+
+	for (uint32_t i = 0; i < NR; i++) {
+		p[i] = program(i);
+		cr_assert_eq(shunt_dispatcher_attach(d, p[i].rx), 0);
+	}
+	for (int plan = SHUNT_PLAN_DEFAULT; plan <= SHUNT_PLAN_WEIGHTED; plan++) {
+		for (int miss = SHUNT_MISS_JUMP; miss <= SHUNT_MISS_AUTO; miss++) {
+			cr_assert_eq(shunt_dispatcher_set_plan(d, (enum shunt_plan_kind)plan, (enum shunt_miss_kind)miss), 0);
+			cr_assert_eq((int)stats_of(d).plan, plan);
+			for (uint32_t i = 0; i < NR; i++)
+				cr_assert_eq(call(d, 1, p[i].rx), 1 + i);
+			cr_assert_eq(call(d, 1, stranger.rx), 100);
+		}
+	}
+	cr_assert_eq(shunt_dispatcher_set_plan(d, SHUNT_PLAN_DEFAULT, SHUNT_MISS_RETPOLINE), 0);
+	before = stats_of(d);
+	cr_assert_eq(shunt_dispatcher_set_plan(d, (enum shunt_plan_kind)9, SHUNT_MISS_JUMP), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_set_plan(d, SHUNT_PLAN_DEFAULT, SHUNT_MISS_RETPOLINE), 0, "nothing new needs no patch");
+	cr_assert_eq(stats_of(d).nr_patches, before.nr_patches);
+	for (uint32_t i = 0; i < NR; i++)
+		cr_assert_eq(shunt_dispatcher_detach(d, p[i].rx), 0);
+	/* Empty, it still takes the fallback that was chosen, not the one that its stub was made with. */
+	cr_assert_eq(call(d, 1, stranger.rx), 100);
+	cr_assert_neq((const char *)stats_of(d).tree, (const char *)shunt_dispatcher_stub(d) + 32);
+	cr_assert_eq(shunt_dispatcher_set_plan(d, SHUNT_PLAN_DEFAULT, SHUNT_MISS_JUMP), 0);
+	cr_assert_eq((const char *)stats_of(d).tree, (const char *)shunt_dispatcher_stub(d) + 32);
+	cr_assert_eq(call(d, 1, stranger.rx), 100);
+	cr_assert_eq(shunt_dispatcher_set_plan(d, SHUNT_PLAN_DEFAULT, SHUNT_MISS_LFENCE), 0);
+	cr_assert_eq(shunt_dispatcher_destroy(d), 0, "%s", shunt_error());
 }
 
 /* Bytes of the tree before the compare with program. */
