@@ -46,3 +46,15 @@ if(TARGET c_host)
     set_tests_properties(c_host_direct PROPERTIES LABELS exec SKIP_RETURN_CODE 77)
   endif()
 endif()
+
+# The tutorial's language, with libpcap as oracle, and the program itself.
+if(TARGET filter)
+  set(FILTER_CAPTURE ${PROJECT_SOURCE_DIR}/examples/data/mixed.pcap)
+  shunt_add_criterion(filter_example LABELS exec SOURCES exec/filter_example.c ${PROJECT_SOURCE_DIR}/examples/filter/filter.c
+    LIBS shunt_llvm_headers shunt_llvm)
+  target_compile_definitions(filter_example PRIVATE FILTER_CAPTURE="${FILTER_CAPTURE}")
+  set_tests_properties(filter_example PROPERTIES ENVIRONMENT
+    "ASAN_OPTIONS=detect_odr_violation=0;LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/lsan.supp")
+  add_test(NAME example_filter COMMAND filter ${FILTER_CAPTURE} "tcp and dst port 80" "udp" "not ip")
+  set_tests_properties(example_filter PROPERTIES LABELS exec PASS_REGULAR_EXPRESSION "[1-9][0-9]* passed 'udp'")
+endif()
