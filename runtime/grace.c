@@ -20,6 +20,7 @@
 
 #include "runtime/log.h"
 #include "runtime/pack.h"
+#include "runtime/reader.h"
 
 /* A release may defer what it held, and so on; quiesce follows that far. */
 #define QUIESCE_ROUNDS_MAX 8
@@ -126,6 +127,7 @@ static void wait_for_readers(void)
 		fork_redo = false;
 		pthread_mutex_unlock(&grace_lock);
 		urcu_bp_synchronize_rcu();
+		shunt_reader_synchronize();
 		SECTIONS_HAVE_ENDED();
 		pthread_mutex_lock(&grace_lock);
 		while (fork_hold)
@@ -248,7 +250,7 @@ static bool worker_start(void)
 	sigset_t old;
 	int err;
 
-	if (mode != SHUNT_RECLAIM_WORKER || worker_stop)
+	if (mode != SHUNT_RECLAIM_WORKER || worker_stop || shunt_reader_is_lost())
 		return false;
 	if (worker_runs)
 		return true;
@@ -281,9 +283,9 @@ static int check_not_reading(const char *what)
 {
 	if (in_callback)
 		return shunt_fail(EDEADLK, "%s: called by a callback of the reclaimer, which would wait for itself", what);
-	if (urcu_bp_read_ongoing())
+	if (urcu_bp_read_ongoing() || shunt_reader_is_reading())
 		return shunt_fail(EDEADLK, "%s: called inside a read section, which would wait for itself; end the section first", what);
-	return 0;
+	return shunt_reader_check(what);
 }
 
 /* With grace_lock: waits until target items were reclaimed, by others or here. */
@@ -304,9 +306,11 @@ int shunt_quiesce(void)
 {
 	int err = check_not_reading("shunt_quiesce");
 	uint64_t chained;
+	bool stepped_out;
 
 	if (err)
 		return err;
+	stepped_out = shunt_reader_step_out();
 	pthread_mutex_lock(&grace_lock);
 	for (int round = 0; round < QUIESCE_ROUNDS_MAX; round++) {
 		chained = nr_chained;
@@ -315,22 +319,26 @@ int shunt_quiesce(void)
 			break;
 	}
 	pthread_mutex_unlock(&grace_lock);
+	shunt_reader_step_in(stepped_out);
 	return 0;
 }
 
 int shunt_reclaim(void)
 {
 	int err = check_not_reading("shunt_reclaim");
+	bool stepped_out;
 	int nr = 0;
 
 	if (err)
 		return err;
+	stepped_out = shunt_reader_step_out();
 	pthread_mutex_lock(&grace_lock);
 	while (reclaiming)
 		pthread_cond_wait(&done_cond, &grace_lock);
 	if (queue.head)
 		nr = run_batch();
 	pthread_mutex_unlock(&grace_lock);
+	shunt_reader_step_in(stepped_out);
 	return nr;
 }
 
@@ -408,12 +416,14 @@ static void step_back_in(void)
 
 void shunt_grace_fork_prepare(void)
 {
+	shunt_reader_fork_prepare();
 	pthread_mutex_lock(&grace_lock);
 }
 
 void shunt_grace_fork_parent(void)
 {
 	pthread_mutex_unlock(&grace_lock);
+	shunt_reader_fork_parent();
 }
 
 void shunt_grace_fork_readers_parent(void)
@@ -431,6 +441,8 @@ void shunt_grace_fork_child(void)
 	struct item_list left = { 0 };
 	struct shunt_grace_item *item;
 	struct shunt_grace_item *next;
+
+	shunt_reader_fork_child();
 
 	/* A forking callback of the reclaimer goes on here; then the batch is this thread's own and goes on too. */
 	if (!in_callback) {

@@ -100,6 +100,25 @@ target_link_libraries(exec_dispatch_fork PRIVATE shunt_options Threads::Threads 
 add_test(NAME exec_dispatch_fork COMMAND exec_dispatch_fork)
 set_tests_properties(exec_dispatch_fork PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT TSAN_OPTIONS=die_after_fork=0)
 
+# One host for every flavour of readers. memb and qsbr are the host's libraries, not libshunt's.
+pkg_check_modules(URCU_QSBR REQUIRED IMPORTED_TARGET liburcu-qsbr)
+pkg_check_modules(URCU_MEMB REQUIRED IMPORTED_TARGET liburcu-memb)
+function(dispatch_flavour flavour)
+  add_executable(exec_dispatch_${flavour} exec/dispatch_flavour.c)
+  target_link_libraries(exec_dispatch_${flavour} PRIVATE shunt_options Threads::Threads shunt::shunt_static)
+  add_test(NAME exec_dispatch_${flavour} COMMAND exec_dispatch_${flavour})
+  set_tests_properties(exec_dispatch_${flavour} PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60 ENVIRONMENT TSAN_OPTIONS=die_after_fork=0)
+endfunction()
+dispatch_flavour(bp)
+dispatch_flavour(qsbr)
+target_compile_definitions(exec_dispatch_qsbr PRIVATE SHUNT_READER=SHUNT_READER_QSBR)
+target_link_libraries(exec_dispatch_qsbr PRIVATE PkgConfig::URCU_QSBR)
+dispatch_flavour(memb)
+target_compile_definitions(exec_dispatch_memb PRIVATE SHUNT_READER=SHUNT_READER_MEMB)
+target_link_libraries(exec_dispatch_memb PRIVATE PkgConfig::URCU_MEMB)
+dispatch_flavour(host)
+target_compile_definitions(exec_dispatch_host PRIVATE FLAVOUR_HOST)
+
 # What a definition may look like; each compiler that is here is asked. Another machine's: the one that builds for it.
 set(DISPATCH_COMPILERS ${CMAKE_C_COMPILER} clang-19 ${CMAKE_CXX_COMPILER} clang++-19)
 if(CMAKE_CROSSCOMPILING)
