@@ -11,5 +11,7 @@ enum shunt_exit {
 };
 
 int shunt_command_run(int argc, char **argv);
+int shunt_command_doctor(int argc, char **argv);
+int shunt_command_packs(int argc, char **argv);
 
 #endif

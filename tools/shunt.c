@@ -14,6 +14,8 @@ static const struct {
 	const char *summary;
 } commands[] = {
 	{ "run", shunt_command_run, "run BPF programs over a packet capture, through a dispatcher" },
+	{ "doctor", shunt_command_doctor, "say what this machine gives to generated code, and why" },
+	{ "packs", shunt_command_packs, "draw how packs fill and empty" },
 };
 
 static void print_help(FILE *out)

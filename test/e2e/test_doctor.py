@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""shunt doctor says what the machine gives, and what it does not when that is taken away; shunt packs draws what it placed."""
+
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+SHUNT = sys.argv.pop(1)
+
+
+def shunt(*arguments, before=None):
+    return subprocess.run([SHUNT, *arguments], capture_output=True, text=True, timeout=100, preexec_fn=before)
+
+
+class Doctor(unittest.TestCase):
+    def test_every_part_is_answered(self):
+        result = shunt("doctor")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        for name in ("backing", "pages", "vm.memfd_noexec", "MDWE", "membarrier", "CPU number", "spectre_v2", "RLIMIT_FSIZE", "NUMA nodes"):
+            self.assertRegex(result.stdout, rf"(?m)^  {re.escape(name)} +\S")
+
+    def test_a_file_size_limit_is_named_and_packs_do_without_files(self):
+        result = shunt("doctor", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY)))
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stdout, r"backing +shared-anonymous")
+        self.assertIn("not sealed", result.stdout)
+        self.assertRegex(result.stdout, r"RLIMIT_FSIZE +1048576 bytes: ")
+
+    def test_unknown_arguments_are_refused(self):
+        self.assertEqual(shunt("doctor", "now").returncode, 2)
+        self.assertEqual(shunt("doctor", "--help").returncode, 0)
+
+    def test_the_host_is_told_how_to_keep_its_own_hands_off(self):
+        result = shunt("doctor")
+        if re.search(r"MDWE +on", result.stdout):
+            self.skipTest("MDWE is on already")
+        self.assertIn("PR_SET_MDWE", result.stdout)
+
+
+class Packs(unittest.TestCase):
+    def test_the_picture_shows_what_was_placed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "packs.svg"
+            result = shunt("packs", "--programs", "9000", "--lengths", "200-200", "--free", "0", "--svg", str(path))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            # 8,192 blocks of 256 bytes fill a pack.
+            self.assertRegex(result.stdout, r"100\.0 % used")
+            self.assertRegex(result.stdout, r"  9\.9 % used")
+            self.assertIn("9000 programs, 2304000 bytes used of 4194304 in 2 packs", result.stdout)
+            cells = xml.dom.minidom.parse(str(path)).getElementsByTagName("rect")
+            self.assertEqual(len(cells), 1 + 2 * 512)
+
+    def test_freed_programs_leave_room_that_is_used_again(self):
+        result = shunt("packs", "--programs", "9000", "--lengths", "200-200", "--free", "100")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("4500 programs, 1152000 bytes used of 2097152 in 1 packs", result.stdout)
+
+    def test_bad_options_are_refused(self):
+        for arguments in (["--programs", "0"], ["--lengths", "9"], ["--lengths", "9-3"], ["--free", "101"], ["more"]):
+            self.assertEqual(shunt("packs", *arguments).returncode, 2, arguments)
+        self.assertEqual(shunt("packs", "--svg", "/nowhere/at/all.svg").returncode, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
