@@ -2,7 +2,7 @@
 /*
  * shunt-percpu: the CPU number, per-CPU variables and map lookups without a function call.
  *
- * Changes calls (not invokes) of shunt_cpu_id, shunt_percpu_this, shunt_percpu_of, shunt_map_lookup and shunt_map_lookup_of.
+ * Changes calls (not invokes) of shunt_cpu_id, shunt_percpu_this, _of, _add64 and _add32, shunt_map_lookup and shunt_map_lookup_of.
  * Everything is straight-line code with select, so that the caller's blocks, attributes and loops stay as they are. Leaves alone
  * what it cannot prove, with a remark.
  */
@@ -167,6 +167,33 @@ static void lower_of(struct shunt_pass *pass, LLVMValueRef call, const char *cal
 	shunt_ir_replace(pass, call, p, false);
 }
 
+/* Exact, whatever migrates: the update is inside the restartable sequence. */
+static void lower_add(struct shunt_pass *pass, LLVMValueRef call, const char *callee, LLVMTypeRef type)
+{
+	LLVMValueRef p, value;
+
+	if (!shunt_rmw_has_rseq(pass)) {
+		shunt_pass_missed(pass, call, "NoRseq", callee, "call left: an exact update inline needs the thread's struct rseq");
+		return;
+	}
+	p = shunt_ir_coerce(pass, LLVMGetOperand(call, 0), pass->ptr, false);
+	value = shunt_ir_coerce(pass, LLVMGetOperand(call, 1), type, false);
+	shunt_rmw_emit_rseq(pass, SHUNT_RMW_ADD, p, value);
+	shunt_pass_passed(pass, call, "InlinedPercpuAdd", callee, "became a restartable sequence");
+	pass->counts->exact_updates++;
+	shunt_ir_replace(pass, call, NULL, false);
+}
+
+static void lower_add64(struct shunt_pass *pass, LLVMValueRef call, const char *callee)
+{
+	lower_add(pass, call, callee, pass->i64);
+}
+
+static void lower_add32(struct shunt_pass *pass, LLVMValueRef call, const char *callee)
+{
+	lower_add(pass, call, callee, pass->i32);
+}
+
 static void lower_lookup(struct shunt_pass *pass, LLVMValueRef call, const char *callee)
 {
 	shunt_pass_lookup(pass, call, callee, false);
@@ -186,6 +213,8 @@ static const struct form {
 	{ "shunt_cpu_id", 0, false, lower_cpu_id },
 	{ "shunt_percpu_this", 1, true, lower_this },
 	{ "shunt_percpu_of", 2, true, lower_of },
+	{ "shunt_percpu_add64", 2, true, lower_add64 },
+	{ "shunt_percpu_add32", 2, true, lower_add32 },
 	{ "shunt_map_lookup", 2, true, lower_lookup },
 	{ "shunt_map_lookup_of", 3, true, lower_lookup_of },
 };

@@ -26,10 +26,9 @@ def pipeline(options, maps):
         if key == "--spectre-v1":
             cpu.append("spectre-v1")
     elements = []
-    for name in passes[-1].split(","):
-        parameters = (["maps=" + maps] if maps and name in WITH_MAPS else []) + (cpu if name in WITH_CPU else [])
-        if "<" in name and parameters:
-            return None
+    for element in passes[-1].split(","):
+        name, _, own = element.rstrip(">").partition("<")
+        parameters = (["maps=" + maps] if maps and name in WITH_MAPS else []) + (cpu if name in WITH_CPU else []) + ([own] if own else [])
         elements.append(name + ("<" + ";".join(parameters) + ">" if parameters else ""))
     return ",".join(elements) if passes[-1] else None
 
