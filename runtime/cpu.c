@@ -27,6 +27,12 @@ static uint32_t nr_cpus;
  * offset from the thread pointer is the same in all threads, and generated code folds it. */
 static _Thread_local int32_t thread_number __attribute__((tls_model("initial-exec"))) = -1;
 
+/* SHUNT_CPU_HOST: where the host's variable is, from the thread pointer. Written before the choice is published. */
+static int64_t host_offset;
+
+/* Static TLS lies beside the thread pointer; blocks of dynamic TLS come from the heap. */
+#define STATIC_TLS_MAX (INT64_C(1) << 20)
+
 bool shunt_cpu_parse_list(const char *text, uint32_t *highest)
 {
 	uint32_t top = 0;
@@ -153,6 +159,8 @@ uint32_t shunt_cpu_other_number(enum shunt_cpu_source source)
 
 	if (source == SHUNT_CPU_THREAD)
 		return (uint32_t)thread_number;
+	if (source == SHUNT_CPU_HOST)
+		return __atomic_load_n((uint32_t *)(shunt_cpu_thread_pointer() + host_offset), __ATOMIC_RELAXED);
 	/* Not sched_getcpu, which reads the rseq area that was found missing or broken. */
 	if (getcpu(&cpu, NULL))
 		return (uint32_t)-1;
@@ -177,6 +185,9 @@ void shunt_cpu_index(struct shunt_cpu_index *out)
 	case SHUNT_CPU_GETCPU:
 		out->tp_offset = 0;
 		break;
+	case SHUNT_CPU_HOST:
+		out->tp_offset = host_offset;
+		break;
 	}
 }
 
@@ -190,8 +201,30 @@ int shunt_percpu_use_threads(void)
 	return 0;
 }
 
+int shunt_percpu_use_variable(const void *number, uint32_t nr)
+{
+	int64_t offset = (const char *)number - shunt_cpu_thread_pointer();
+	int undecided = UNDECIDED;
+	uint32_t none = 0;
+
+	if (!nr || nr > MAX_CPUS)
+		return shunt_fail(EINVAL, "per-CPU source: %u units; name 1 to %u", nr, MAX_CPUS);
+	if ((uintptr_t)number % 4 || offset < -STATIC_TLS_MAX || offset > STATIC_TLS_MAX)
+		return shunt_fail(EINVAL, "per-CPU source: %p is not an aligned variable in static thread-local storage", number);
+	if (__atomic_load_n(&shunt_cpu_chosen, __ATOMIC_RELAXED) >= 0 ||
+	    !__atomic_compare_exchange_n(&nr_cpus, &none, nr, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		goto busy;
+	host_offset = offset;
+	if (__atomic_compare_exchange_n(&shunt_cpu_chosen, &undecided, SHUNT_CPU_HOST, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		return 0;
+busy:
+	return shunt_fail(EBUSY, "per-CPU source and number of units are in use already: choose the variable before the first per-CPU call");
+}
+
 int shunt_percpu_set_thread(uint32_t number)
 {
+	if (__atomic_load_n(&shunt_cpu_chosen, __ATOMIC_RELAXED) == SHUNT_CPU_HOST)
+		return shunt_fail(EINVAL, "thread numbers are in the host's variable: set that");
 	if (number >= shunt_nr_cpus())
 		return shunt_fail(EINVAL, "thread number %u is not below the %u per-CPU units", number, shunt_nr_cpus());
 	thread_number = (int32_t)number;
@@ -207,6 +240,8 @@ const char *shunt_cpu_source_name(enum shunt_cpu_source source)
 		return "thread";
 	case SHUNT_CPU_GETCPU:
 		return "getcpu";
+	case SHUNT_CPU_HOST:
+		return "host";
 	}
 	return "unknown";
 }

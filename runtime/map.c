@@ -294,6 +294,20 @@ int shunt_map_host_lookup(struct shunt_map *map, const void *key, void *value)
 	return err;
 }
 
+int shunt_map_host_lookup_unregistered(struct shunt_map *map, const void *key, void *value)
+{
+	void *object;
+
+	if (!map->ops->percpu)
+		return -EINVAL;
+	shunt_read_begin();
+	object = map->ops->lookup_of(map, key, 0);
+	if (object)
+		map_value_read(value, shunt_percpu_unregistered(object), map->abi.value_size);
+	shunt_read_end();
+	return object ? 0 : -ENOENT;
+}
+
 int shunt_map_host_update(struct shunt_map *map, const void *key, const void *value, uint64_t flags)
 {
 	int err;

@@ -21,7 +21,7 @@
 #include "runtime/cpu.h"
 #include "runtime/log.h"
 #include "runtime/pack.h"
-#include "runtime/percpu_rseq.h"
+#include "runtime/percpu.h"
 
 #define UNIT_SIZE ((uint64_t)1 << SHUNT_PERCPU_SHIFT)
 #define FIRST_UNIT (-2)
@@ -92,10 +92,12 @@ static char *unit_at(int unit, uint64_t offset)
 static void fork_prepare(void)
 {
 	pthread_mutex_lock(&area_mutex);
+	shunt_percpu_lock_lists();
 }
 
 static void fork_done(void)
 {
+	shunt_percpu_unlock_lists();
 	pthread_mutex_unlock(&area_mutex);
 }
 
@@ -374,32 +376,6 @@ void *shunt_percpu_of(void *p, uint32_t cpu)
 void *shunt_percpu_unregistered(void *p)
 {
 	return shunt_cpu_copy(p, -1);
-}
-
-/*
- * Which copy the adders write, and how: with rseq, registered threads write their CPU's in a restartable sequence (so only one of them
- * at a time, none in the middle) and the others share unit -1 with atomics. With getcpu or thread numbers all adders are atomic, so
- * the number may be stale without loss.
- */
-static void *copy_for_atomics(void *p)
-{
-	int32_t unit = shunt_cpu_source() == SHUNT_CPU_RSEQ ? -1 : (int32_t)shunt_cpu_number();
-
-	return shunt_cpu_copy(p, unit < 0 ? -1 : unit);
-}
-
-void shunt_percpu_add64(void *p, uint64_t v)
-{
-	if (shunt_cpu_source() == SHUNT_CPU_RSEQ && percpu_rseq_add64(__rseq_offset, p, v))
-		return;
-	__atomic_fetch_add((uint64_t *)copy_for_atomics(p), v, __ATOMIC_RELAXED);
-}
-
-void shunt_percpu_add32(void *p, uint32_t v)
-{
-	if (shunt_cpu_source() == SHUNT_CPU_RSEQ && percpu_rseq_add32(__rseq_offset, p, v))
-		return;
-	__atomic_fetch_add((uint32_t *)copy_for_atomics(p), v, __ATOMIC_RELAXED);
 }
 
 uint64_t shunt_percpu_sum64(const void *p)

@@ -1,5 +1,5 @@
 # Per-CPU areas and maps.
-shunt_add_criterion(test_percpu LABELS unit SOURCES unit/percpu.c unit/percpu_add.c LIBS shunt_static)
+shunt_add_criterion(test_percpu LABELS unit SOURCES unit/percpu.c unit/percpu_add.c unit/percpu_ops.c LIBS shunt_static)
 # The same tests where glibc did not register rseq: every thread goes through getcpu.
 if(NOT SHUNT_SANITIZE MATCHES thread)
   add_test(NAME test_percpu_no_rseq COMMAND test_percpu --verbose=0 -j2)
@@ -7,7 +7,7 @@ if(NOT SHUNT_SANITIZE MATCHES thread)
     ENVIRONMENT "GLIBC_TUNABLES=glibc.pthread.rseq=0;SHUNT_TEST_CPU_SOURCE=getcpu")
 endif()
 shunt_add_criterion(test_map LABELS unit LIBS shunt_static
-  SOURCES unit/map_shape.c unit/map_array.c unit/map_hash.c unit/map_lru.c unit/map_lpm.c unit/map_tables.c unit/map_model.c)
+  SOURCES unit/map_shape.c unit/map_array.c unit/map_hash.c unit/map_lru.c unit/map_lpm.c unit/map_tables.c unit/map_model.c unit/map_batch.c)
 # Without Criterion, whose runner does not start under ThreadSanitizer.
 foreach(name map percpu)
   add_executable(stress_${name} stress/${name}.c)
@@ -22,7 +22,7 @@ find_path(SHUNT_BPF_HEADERS bpf/bpf_helpers.h) # libbpf-dev
 if(SHUNT_LLVM AND SHUNT_BPF_CLANG AND SHUNT_BPF_HEADERS)
   set(EXACT_OBJECT ${CMAKE_CURRENT_BINARY_DIR}/percpu_exact.bpf.o)
   add_custom_command(OUTPUT ${EXACT_OBJECT}
-    COMMAND ${SHUNT_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -idirafter ${SHUNT_BPF_HEADERS} -idirafter /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
+    COMMAND ${SHUNT_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -idirafter ${SHUNT_BPF_HEADERS} -idirafter ${CMAKE_SYSROOT}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
             -c ${CMAKE_CURRENT_LIST_DIR}/stress/percpu_exact.bpf.c -o ${EXACT_OBJECT}
     DEPENDS ${CMAKE_CURRENT_LIST_DIR}/stress/percpu_exact.bpf.c VERBATIM)
   add_custom_target(percpu_exact_object DEPENDS ${EXACT_OBJECT})

@@ -54,6 +54,20 @@ SHUNT_API int shunt_map_host_lookup(struct shunt_map *map, const void *key, void
 SHUNT_API int shunt_map_host_update(struct shunt_map *map, const void *key, const void *value, uint64_t flags);
 SHUNT_API int shunt_map_host_delete(struct shunt_map *map, const void *key);
 
+/* One CPU's value as threads without rseq see it while rseq is the index source (shunt_percpu_unregistered): what they counted is in none of
+ * the values above. -ENOENT, -EINVAL for a map that is not per-CPU. MT-safe. */
+SHUNT_API int shunt_map_host_lookup_unregistered(struct shunt_map *map, const void *key, void *value);
+
+/*
+ * Many at once, in one read section. keys and values are arrays of *nr, key_size and shunt_map_host_value_size() bytes apart; *nr becomes how
+ * many were done, also on failure. lookup_batch goes on after `after` (NULL: from the first; a key that was deleted meanwhile: again from
+ * the first) and returns -ENOENT when it comes to the end; entries that go meanwhile are left out. The others stop at the first that fails
+ * and return its error. MT-safe.
+ */
+SHUNT_API int shunt_map_host_lookup_batch(struct shunt_map *map, const void *after, void *keys, void *values, uint32_t *nr);
+SHUNT_API int shunt_map_host_update_batch(struct shunt_map *map, const void *keys, const void *values, uint32_t *nr, uint64_t flags);
+SHUNT_API int shunt_map_host_delete_batch(struct shunt_map *map, const void *keys, uint32_t *nr);
+
 /* The key after `key` (NULL or an absent key: the first). -ENOENT at the end. Under concurrent updates keys may be missed or seen twice,
  * never invented. MT-safe. */
 SHUNT_API int shunt_map_next_key(struct shunt_map *map, const void *key, void *next);
