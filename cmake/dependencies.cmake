@@ -3,6 +3,7 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(URCU REQUIRED IMPORTED_TARGET liburcu-bp liburcu-cds) # liburcu-dev
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)            # libxxhash-dev
+pkg_check_modules(FFI IMPORTED_TARGET libffi)                           # libffi-dev; optional: shunt/call.h
 if(SHUNT_LLVM)
   find_package(LLVM 19.1 REQUIRED CONFIG PATHS /usr/lib/llvm-19/lib/cmake/llvm NO_DEFAULT_PATH) # llvm-19-dev
   pkg_check_modules(ELF REQUIRED IMPORTED_TARGET libelf)                      # libelf-dev

@@ -19,6 +19,10 @@ configure_package_config_file(cmake/shunt-config.cmake.in ${PROJECT_BINARY_DIR}/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/shunt-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/shunt-config.cmake ${PROJECT_BINARY_DIR}/shunt-config-version.cmake DESTINATION ${SHUNT_CMAKE_DIR})
 
+set(SHUNT_PC_FFI)
+if(FFI_FOUND)
+  set(SHUNT_PC_FFI libffi)
+endif()
 set(SHUNT_PC_FILES shunt.pc)
 if(SHUNT_LLVM)
   list(APPEND SHUNT_PC_FILES shunt-llvm.pc)

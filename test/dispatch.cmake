@@ -100,6 +100,14 @@ target_link_libraries(exec_dispatch_fork PRIVATE shunt_options Threads::Threads 
 add_test(NAME exec_dispatch_fork COMMAND exec_dispatch_fork)
 set_tests_properties(exec_dispatch_fork PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT TSAN_OPTIONS=die_after_fork=0)
 
+# Another language's functions as programs. A sanitizer's runtime would have to be in the interpreter first.
+if(SHUNT_SANITIZE)
+  dispatch_skip(exec_dispatch_callback "an interpreter without the sanitizer cannot load the library")
+else()
+  add_test(NAME exec_dispatch_callback COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/exec/dispatch_callback.py $<TARGET_FILE:shunt_shared>)
+  set_tests_properties(exec_dispatch_callback PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60)
+endif()
+
 # One host for every flavour of readers. memb and qsbr are the host's libraries, not libshunt's.
 pkg_check_modules(URCU_QSBR REQUIRED IMPORTED_TARGET liburcu-qsbr)
 pkg_check_modules(URCU_MEMB REQUIRED IMPORTED_TARGET liburcu-memb)
