@@ -108,6 +108,16 @@ else()
   set_tests_properties(exec_dispatch_callback PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60)
 endif()
 
+# A debugger stops threads where it hurts. Not under sanitizers, whose own threads and locks a debugger of this kind would step through.
+if(SHUNT_SANITIZE)
+  dispatch_skip(exec_dispatch_stopped "single steps through a sanitizer take too long")
+else()
+  add_executable(exec_dispatch_stopped exec/dispatch_stopped.c)
+  target_link_libraries(exec_dispatch_stopped PRIVATE shunt_options Threads::Threads shunt::shunt_static)
+  add_test(NAME exec_dispatch_stopped COMMAND exec_dispatch_stopped)
+  set_tests_properties(exec_dispatch_stopped PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
+endif()
+
 # One host for every flavour of readers. memb and qsbr are the host's libraries, not libshunt's.
 pkg_check_modules(URCU_QSBR REQUIRED IMPORTED_TARGET liburcu-qsbr)
 pkg_check_modules(URCU_MEMB REQUIRED IMPORTED_TARGET liburcu-memb)

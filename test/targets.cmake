@@ -2,13 +2,15 @@
 shunt_add_criterion(encode_instructions LABELS encode
   SOURCES encode/test_encodings.c encode/x86_64_encodings.c encode/arm64_encodings.c
   LIBS shunt_targets)
+# The runtime's plans are as pure as the targets: no library needed.
+set(ENCODE_PLANS encode/plans.c ${PROJECT_SOURCE_DIR}/runtime/plan.c ${PROJECT_SOURCE_DIR}/runtime/log.c)
 shunt_add_criterion(encode_arm64_trees LABELS encode
-  SOURCES encode/test_arm64_trees.c encode/arm64_walk.c encode/shapes.c
+  SOURCES encode/test_arm64_trees.c encode/arm64_walk.c encode/shapes.c ${ENCODE_PLANS}
   LIBS shunt_targets)
 if(NOT SHUNT_SANITIZE MATCHES "thread")
   # One thread, at addresses that the thread sanitizer keeps for itself.
   shunt_add_criterion(encode_x86_64_trees LABELS encode
-    SOURCES encode/test_x86_64_trees.c encode/shapes.c
+    SOURCES encode/test_x86_64_trees.c encode/shapes.c ${ENCODE_PLANS}
     LIBS shunt_targets)
 endif()
 shunt_add_criterion(encode_slots LABELS encode

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "arm64_walk.h"
+#include "plans.h"
 #include "shapes.h"
 #include "targets/target.h"
 
@@ -105,6 +106,24 @@ Test(arm64_trees, hold_thousands_of_programs)
 {
 	check_random_trees(5, 6, 4096, UINT64_C(64) << 20, 64);
 	check_random_trees(6, 2, 4096, UINT64_C(64) << 20, 4);
+}
+
+static void check_runtime_plan(void *context, const struct shunt_plan *plan, uint64_t *state)
+{
+	struct tree *tree = context;
+
+	emit_tree(tree, plan);
+	tree->is_graph = false;
+	shape_for_each_pointer(plan->programs, plan->nr_programs, state, check_pointer, tree);
+}
+
+Test(arm64_trees, of_every_plan_of_the_runtime_lead_every_program_and_nothing_else_to_itself)
+{
+	struct tree tree = { .bytes = malloc(TREE_MAX), .addr = TREE_ADDR };
+
+	plans_for_each(31, 40, TREE_ADDR - TREE_ADDR % 4096 + TREE_MAX, UINT64_C(64) << 20, 64, check_runtime_plan, &tree);
+	plans_for_each(32, 20, TREE_ADDR - TREE_ADDR % 4096 + TREE_MAX, UINT64_C(1) << 15, 4, check_runtime_plan, &tree);
+	free(tree.bytes);
 }
 
 Test(arm64_trees, compare_with_12_bytes_within_4096_chunks_and_16_beyond)

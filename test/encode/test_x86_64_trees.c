@@ -15,6 +15,7 @@
 
 #include <criterion/criterion.h>
 
+#include "plans.h"
 #include "shapes.h"
 #include "targets/target.h"
 
@@ -215,6 +216,23 @@ Test(x86_64_trees, hold_thousands_of_programs)
 {
 	check_random_trees(4, 8, 4096, UINT64_C(48) << 20, 64);
 	check_random_trees(5, 2, 4096, UINT64_C(48) << 20, 1);
+}
+
+static void check_runtime_plan(void *context, const struct shunt_plan *plan, uint64_t *state)
+{
+	uint64_t bits = shape_random(state);
+	uint8_t *at = region + (bits & 1 ? 0 : REGION_LEN - 2 * TREE_MAX) + (bits >> 8) % 64;
+	struct tree tree;
+
+	emit_tree(&tree, at, plan, (bits >> 16) % 4 ? SHUNT_FALLBACK_RETPOLINE : (bits >> 24) % 2 ? SHUNT_FALLBACK_JUMP : SHUNT_FALLBACK_LFENCE);
+	shape_for_each_pointer(plan->programs, plan->nr_programs, state, check_pointer, &tree);
+}
+
+Test(x86_64_trees, of_every_plan_of_the_runtime_lead_every_program_and_nothing_else_to_itself)
+{
+	set_up();
+	plans_for_each(21, 40, (uint64_t)region + 2 * TREE_MAX, UINT64_C(48) << 20, 64, check_runtime_plan, NULL);
+	plans_for_each(22, 20, (uint64_t)region + 2 * TREE_MAX, UINT64_C(1) << 13, 1, check_runtime_plan, NULL);
 }
 
 Test(x86_64_trees, are_reached_through_stub_slot_and_c_entry_with_all_arguments_in_place)
