@@ -8,11 +8,12 @@
 #include "passes/map_text.h"
 #include "passes/parameters.h"
 #include "passes/pass.h"
+#include "passes/percpu.h"
 #include "passes/rmw.h"
 
 struct entry {
 	const char *name;
-	shunt_pass_call_fn *run; /* one of the two */
+	shunt_pass_call_fn *run; /* one of the two, or the second before the first */
 	shunt_pass_module_fn *run_module;
 	void (*finish)(struct shunt_pass *pass); /* after all calls, or NULL */
 };
@@ -22,7 +23,7 @@ struct entry {
 static const struct entry entries[] = {
 	{ "shunt-mark", NULL, shunt_pass_mark, NULL },
 	{ "shunt-bpf-helpers", shunt_pass_bpf_helpers, NULL, NULL },
-	{ "shunt-percpu", shunt_pass_percpu, NULL, shunt_pass_rmw },
+	{ "shunt-percpu", shunt_pass_percpu, shunt_pass_percpu_globals, shunt_pass_rmw },
 	{ "shunt-targets", NULL, shunt_pass_targets, NULL },
 	{ "shunt-dispatch", shunt_pass_dispatch, NULL, shunt_pass_drop_annotations },
 };
@@ -144,20 +145,30 @@ static bool is_call(LLVMValueRef instruction)
 	return opcode == LLVMCall || opcode == LLVMInvoke || opcode == LLVMCallBr;
 }
 
-/* Counts the calls of the module, and lists them where list is not NULL. */
-static size_t list_calls(LLVMModuleRef module, LLVMValueRef *list)
+/* The calls of the module, to free(); NULL: out of memory. */
+static LLVMValueRef *list_calls(LLVMModuleRef module, size_t *nr)
 {
-	size_t nr = 0;
+	size_t room = 1024;
+	LLVMValueRef *list = malloc(room * sizeof(*list)), *larger;
 
-	for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
+	*nr = 0;
+	for (LLVMValueRef f = LLVMGetFirstFunction(module); f && list; f = LLVMGetNextFunction(f))
 		for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b))
-			for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i))
-				if (is_call(i)) {
-					if (list)
-						list[nr] = i;
-					nr++;
+			for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) {
+				if (!is_call(i))
+					continue;
+				if (*nr == room) {
+					larger = realloc(list, 2 * room * sizeof(*list));
+					if (!larger) {
+						free(list);
+						return NULL;
+					}
+					list = larger;
+					room *= 2;
 				}
-	return nr;
+				list[(*nr)++] = i;
+			}
+	return list;
 }
 
 static void fini_steps(struct step *steps, size_t nr)
@@ -173,12 +184,11 @@ static void fini_steps(struct step *steps, size_t nr)
 /* The list is taken first: a pass erases the call it is shown and adds new ones. */
 static int run_step(struct shunt_pass *pass, const struct step *step)
 {
-	size_t nr = list_calls(pass->module, NULL);
-	LLVMValueRef *calls = calloc(nr + 1, sizeof(*calls));
+	size_t nr;
+	LLVMValueRef *calls = list_calls(pass->module, &nr);
 
 	if (!calls)
 		return -ENOMEM;
-	list_calls(pass->module, calls);
 	pass->name = step->entry->name;
 	pass->options = &step->options;
 	if (step->entry->run_module)
