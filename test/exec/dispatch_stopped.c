@@ -210,8 +210,11 @@ static int check(bool in_tree)
 		if (ptrace(PTRACE_DETACH, shared->reader, NULL, NULL))
 			err = fail("letting the reader go");
 	}
-	if (err)
+	if (err) {
 		kill(child, SIGKILL);
+		/* The thread's end is its debugger's to take note of, the process's comes after. */
+		waitpid(shared->reader, &status, __WALL);
+	}
 	if (waitpid(child, &status, 0) != child)
 		return 1;
 	if (!err && (!WIFEXITED(status) || WEXITSTATUS(status)))
