@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 
 #include "runtime/adopt.h"
 #include "runtime/backing_sys.h"
@@ -139,6 +140,12 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	arena->nr_slots = (uint32_t)(size / SHUNT_PACK_SIZE);
 	arena->huge = !options->no_huge;
 	arena->anon = options->anon;
+	arena->debug = options->debug;
+	arena->random_start = options->random_start;
+	/* Of no use to who guesses addresses: the kernel's own, and where there is none the address space's randomness. */
+	if (getrandom(&arena->random_state, sizeof(arena->random_state), GRND_NONBLOCK) != (ssize_t)sizeof(arena->random_state))
+		arena->random_state = (uintptr_t)arena;
+	arena->random_state |= 1;
 	arena->next_serial = 1;
 	arena->slots = calloc(arena->nr_slots, sizeof(struct shunt_pack *));
 	err = arena->slots ? 0 : -ENOMEM;
@@ -297,6 +304,7 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	spec.exec = segment == SHUNT_SEGMENT_CODE;
 	spec.huge = arena->huge;
 	spec.anon = arena->anon;
+	spec.debug = arena->debug;
 	err = shunt_backing_make(&spec, &pack->made, failure);
 	if (err) {
 		free(pack);
@@ -328,8 +336,6 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	return 0;
 }
 
-static void unmake(struct shunt_pack *pack)
-{
 /* Nothing refers to a pack without blocks, so a new serial makes all its generations new. */
 static void make_new(struct shunt_pack *pack)
 {
@@ -358,17 +364,19 @@ static void keep_closing(struct shunt_pack *pack)
 	make_new(pack);
 }
 
+static void unmake(struct shunt_pack *pack)
+{
 	struct shunt_arena *arena = pack->arena;
 
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(arena, pack->segment);
 	/* Where the system refuses to give a mapping back, the pack stays as an empty one. */
 	if (shunt_backing_unmake(pack->rx, pack->rw, pack->nr_slots * SHUNT_PACK_SIZE) != 0) {
 		keep_closing(pack);
-	if (shunt_pack_is_open(pack))
-		shunt_pack_close(arena, pack->segment);
 		return;
+	}
 	shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
 	for (uint32_t slot = pack->first_slot; slot < pack->first_slot + pack->nr_slots; slot++)
-	}
 		arena->slots[slot] = NULL;
 	arena->nr_packs[pack->segment]--;
 	arena->nr_slots_used[pack->segment] -= pack->nr_slots;

@@ -70,13 +70,16 @@ struct shunt_arena {
 	uint32_t nr_slots;
 	bool huge;
 	bool anon;
+	bool debug;
+	bool random_start;
+	uint64_t random_state;
 	struct shunt_pack **slots; /* owner of each 2 MiB, by range; all slots of a large block name its pack */
 	struct shunt_room rooms[SHUNT_NR_SEGMENTS];
-	uint64_t next_serial;
 	struct shunt_pack_open open[SHUNT_NR_SEGMENTS];
+	uint64_t next_serial;
 	uint32_t nr_empty[SHUNT_NR_SEGMENTS];
-	uint64_t nr_packs[SHUNT_NR_SEGMENTS];
 	uint32_t nr_emptying[SHUNT_NR_SEGMENTS]; /* will be empty when the batch in progress is released, if nothing is allocated there */
+	uint64_t nr_packs[SHUNT_NR_SEGMENTS];
 	uint64_t nr_slots_used[SHUNT_NR_SEGMENTS];
 	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];
 	uint64_t chunks_used[SHUNT_NR_SEGMENTS];
@@ -103,7 +106,6 @@ struct shunt_arena *shunt_arena_first(void);
 
 /* The rest is called with the arena's lock held. */
 
-/* Makes a pack of nr_slots contiguous slots. 0, -ENOMEM with failure->step NULL when no slots are free, or backing's error. */
 /* Gives back what is left of the open run of a segment. */
 void shunt_pack_close(struct shunt_arena *arena, enum shunt_segment segment);
 /* Gives nr chunks before the beginning of the pack's open run, from first, back to it. */
@@ -113,6 +115,7 @@ static inline bool shunt_pack_is_open(const struct shunt_pack *pack)
 	return pack->arena->open[pack->segment].pack == pack;
 }
 
+/* Makes a pack of nr_slots contiguous slots. 0, -ENOMEM with failure->step NULL when no slots are free, or backing's error. */
 int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr_slots, struct shunt_pack **out,
 		    struct shunt_backing_failure *failure);
 /* For a pack that just became empty: gives it back to the system, or keeps it as the one in reserve. */
@@ -120,6 +123,8 @@ void shunt_pack_retire_empty(struct shunt_pack *pack);
 
 /* Fills chunks with what unused bytes are: traps, or zeroes; with cache maintenance for code. */
 void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr);
+/* In an arena for debuggers: pages that they wrote to show again what was written at rw. */
+void shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr);
 void shunt_pack_item_init(struct shunt_pack *pack);
 /* No grace item of the pack is on its way. */
 bool shunt_pack_is_idle(const struct shunt_pack *pack);

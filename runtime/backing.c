@@ -121,6 +121,11 @@ int shunt_backing_unmake(void *rx, void *rw, size_t len)
 	return 0;
 }
 
+int shunt_backing_drop_rw(void *rw, size_t len)
+{
+	return vacate(rw, len);
+}
+
 /* Makes a view of 2 MiB pages; cheapest while the memory behind it is empty but for one page, or of such pages already. */
 static bool collapse(const struct shunt_backing_spec *spec, void *view)
 {
@@ -178,7 +183,7 @@ static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing 
 		return undo(spec, true, fd, failed(failure, "reserving memory for the memfd"));
 	if (spec->copy_from)
 		memcpy(spec->rw, spec->copy_from, spec->len);
-	p = shunt_sys.mmap(spec->rx, spec->len, rx_prot, MAP_SHARED | MAP_FIXED, fd, 0);
+	p = shunt_sys.mmap(spec->rx, spec->len, rx_prot, (spec->debug ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED, fd, 0);
 	if (p == MAP_FAILED)
 		return undo(spec, true, fd, failed(failure, "mapping the rx view"));
 	made->backing = backing;

@@ -14,6 +14,7 @@ struct shunt_backing_spec {
 	void *rw;              /* == rx: private anonymous memory */
 	size_t len;            /* a multiple of SHUNT_PACK_SIZE */
 	bool exec;             /* the rx view may be executed; else it may only be read */
+	bool debug;            /* the rx view is private: a debugger may write there */
 	bool huge;             /* try for 2 MiB pages */
 	bool anon;             /* no memfd */
 	const void *copy_from; /* len bytes that the new memory begins with before it takes the place of rx; NULL: zeroes */
@@ -36,6 +37,9 @@ int shunt_backing_make(const struct shunt_backing_spec *spec, struct shunt_backi
 /* Turns both views back into reservations and gives their memory to the system. 0 or a negative errno (then the rx view still
  * is what it was). */
 int shunt_backing_unmake(void *rx, void *rw, size_t len);
+
+/* Turns the rw view back into a reservation. 0 or a negative errno. */
+int shunt_backing_drop_rw(void *rw, size_t len);
 
 /* Reserves len bytes at addr (fixed: exactly there, only if free) or anywhere, aligned to SHUNT_PACK_SIZE. 0 or a negative errno. */
 int shunt_backing_reserve(void *addr, bool fixed, size_t len, void **out);

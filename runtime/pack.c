@@ -152,6 +152,18 @@ static int find_pack(struct shunt_arena *arena, enum shunt_segment segment, uint
 	return 0;
 }
 
+static uint64_t next_random(struct shunt_arena *arena)
+{
+	uint64_t state = arena->random_state;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	arena->random_state = state;
+	/* Multiplied, so that its outcomes do not tell the state. */
+	return state * UINT64_C(0x2545f4914f6cdd1d) >> 16;
+}
+
 /* Chunks for a block of at most a pack. */
 static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr, uint32_t align, struct shunt_pack **out, uint32_t *first,
 		struct shunt_backing_failure *failure)
@@ -173,7 +185,7 @@ static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t 
 	if (err)
 		return err;
 	if (small) {
-		*first = open->next = shunt_space_open(&pack->space, nr, OPEN_MAX, &open->end);
+		*first = open->next = shunt_space_open_at(&pack->space, nr, OPEN_MAX, arena->random_start ? next_random(arena) : 0, &open->end);
 		open->pack = *first == SHUNT_NO_CHUNK ? NULL : pack;
 		*out = cut(open, nr, first);
 	} else {
@@ -208,6 +220,12 @@ int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size
 	}
 	if (size > arena->size)
 		return fail_alloc(arena, size, -ENOMEM, &failure);
+	if (arena->debug) {
+		size_t page_size = shunt_machine_page_size();
+
+		size = (size + page_size - 1) & ~(page_size - 1);
+		align = align < page_size ? page_size : align;
+	}
 	nr = (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
 	align = align < SHUNT_CHUNK_SIZE ? 1 : align / SHUNT_CHUNK_SIZE;
 
@@ -245,6 +263,8 @@ static int check_published(const struct shunt_block *block)
 	if (!arena)
 		return shunt_fail(EINVAL, "finalize: block %p lies in no arena", block->rx);
 	why = shunt_pack_check(arena, block, &pack, &first, &nr);
+	if (!why)
+		shunt_pack_show_written(pack, first, nr);
 	pthread_mutex_unlock(&arena->lock);
 	return why ? shunt_fail(EINVAL, "finalize: block %p %s", block->rx, why) : 0;
 }

@@ -21,8 +21,8 @@
 #include "runtime/backing_sys.h"
 #include "runtime/grace.h"
 #include "runtime/log.h"
-
 #include "runtime/machine.h"
+
 /* A child that may still copy. */
 struct copier {
 	struct copier *next;
@@ -182,10 +182,10 @@ static int freeze(struct shunt_pack *pack, size_t len)
 	void *copy = shunt_sys.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int err;
 
-	pack->frozen = true;
-	pack->made.bytes_huge = 0;
 	if (shunt_pack_is_open(pack))
 		shunt_pack_close(pack->arena, pack->segment);
+	pack->frozen = true;
+	pack->made.bytes_huge = 0;
 	shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, 0);
 	if (copy == MAP_FAILED)
 		return -errno;
@@ -207,6 +207,7 @@ static void remake(struct shunt_pack *pack)
 		.rw = pack->rw,
 		.len = len,
 		.exec = pack->segment == SHUNT_SEGMENT_CODE,
+		.debug = pack->arena->debug,
 		.huge = pack->arena->huge,
 		.anon = pack->arena->anon,
 		.copy_from = pack->rx,

@@ -5,12 +5,30 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "runtime/arena.h"
+#include "runtime/backing_sys.h"
 #include "runtime/log.h"
 #include "runtime/machine.h"
 #include "runtime/pack.h"
+#include "runtime/pack_names.h"
 #include "targets/target.h"
+
+void shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	uintptr_t mask = shunt_machine_page_size() - 1;
+	uintptr_t begin = (uintptr_t)pack->rx + first * SHUNT_CHUNK_SIZE;
+	uintptr_t end = begin + nr * SHUNT_CHUNK_SIZE;
+
+	if (!pack->arena->debug)
+		return;
+	/* Whole pages only: those that a block has to itself. What a debugger wrote there is gone then; the file's bytes show again. */
+	begin = (begin + mask) & ~mask;
+	end &= ~mask;
+	if (begin < end)
+		shunt_sys.madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
 
 void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr)
 {
@@ -24,6 +42,7 @@ void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr
 		return;
 	}
 	shunt_target_host()->fill_traps(pack->rw + offset, len);
+	shunt_pack_show_written(pack, first, nr);
 	shunt_machine_sync_caches(pack->rx + offset, pack->rw + offset, len);
 }
 
@@ -247,6 +266,31 @@ void shunt_pack_item_init(struct shunt_pack *pack)
 	}
 }
 
+int shunt_arena_drop_rw(struct shunt_arena *arena)
+{
+	int err = arena ? 0 : shunt_arena_default(&arena);
+
+	if (err)
+		return err;
+	shunt_arena_lock_mutate(arena);
+	for (uint32_t slot = 0; !err && slot < arena->nr_slots; slot++) {
+		struct shunt_pack *pack = arena->slots[slot];
+
+		if (!pack || pack->first_slot != slot || pack->segment == SHUNT_SEGMENT_DATA || pack->frozen || pack->closing)
+			continue;
+		if (shunt_pack_is_open(pack))
+			shunt_pack_close(arena, pack->segment);
+		err = shunt_backing_drop_rw(pack->rw, pack->nr_slots * SHUNT_PACK_SIZE);
+		if (err)
+			break;
+		pack->frozen = true;
+		if (pack->nr_slots == 1)
+			shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+	}
+	pthread_mutex_unlock(&arena->lock);
+	return err ? shunt_fail(-err, "arena %p: the rw view of a pack cannot be taken away: %s", (void *)arena, strerror(-err)) : 0;
+}
+
 /* The block leaves the live ones. */
 static void count_gone(struct shunt_pack *pack, uint32_t nr)
 {
@@ -276,6 +320,7 @@ int shunt_pack_free(const struct shunt_block *block)
 	pack->chunks_dying += nr;
 	arena->chunks_pending += nr;
 	queue_item(pack);
+	shunt_names_forget(block->rx);
 	pthread_mutex_unlock(&arena->lock);
 	return 0;
 }
@@ -296,6 +341,7 @@ int shunt_pack_abandon(const struct shunt_block *block)
 		return shunt_fail(EINVAL, "abandon: block %p %s", block->rx, why);
 	}
 	count_gone(pack, nr);
+	shunt_names_forget(block->rx);
 	shunt_pack_fill_unused(pack, first, nr);
 	give_chunks(pack, first, nr, false);
 	place(pack);

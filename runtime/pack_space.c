@@ -192,6 +192,11 @@ uint32_t shunt_space_take(struct shunt_pack_space *space, uint32_t nr, uint32_t 
 
 uint32_t shunt_space_open(struct shunt_pack_space *space, uint32_t nr, uint32_t max, uint32_t *end)
 {
+	return shunt_space_open_at(space, nr, max, 0, end);
+}
+
+uint32_t shunt_space_open_at(struct shunt_pack_space *space, uint32_t nr, uint32_t max, uint64_t seed, uint32_t *end)
+{
 	uint32_t first, next;
 
 	if (nr > SHUNT_PACK_CHUNKS || shunt_space_longest(space) < nr)
@@ -199,6 +204,7 @@ uint32_t shunt_space_open(struct shunt_pack_space *space, uint32_t nr, uint32_t 
 	first = find_lowest(space, nr);
 	next = shunt_space_next_used(space, first);
 	*end = next == SHUNT_NO_CHUNK ? SHUNT_PACK_CHUNKS : next;
+	first += (uint32_t)(seed % (*end - first - nr + 1));
 	if (*end - first > max)
 		*end = first + max;
 	mark(space, first, *end - first, true);

@@ -47,6 +47,8 @@ uint32_t shunt_space_take(struct shunt_pack_space *space, uint32_t nr, uint32_t 
 /* Takes the lowest run of at least nr chunks, up to max of it, as if it were one block: *end is behind its last chunk. Blocks are then
  * cut from its beginning (shunt_space_cut), and what is left at last is given back like a block. */
 uint32_t shunt_space_open(struct shunt_pack_space *space, uint32_t nr, uint32_t max, uint32_t *end);
+/* As that, but the run begins somewhere in the free run, as seed says. */
+uint32_t shunt_space_open_at(struct shunt_pack_space *space, uint32_t nr, uint32_t max, uint64_t seed, uint32_t *end);
 
 /* The chunk becomes the last of its block: what comes before and after it in one block are two blocks now. */
 static inline void shunt_space_cut(struct shunt_pack_space *space, uint32_t last);

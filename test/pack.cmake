@@ -1,9 +1,15 @@
 # Packs, arenas, reclamation.
-foreach(name pack_space pack_alloc pack_arena pack_backing pack_fork grace)
+foreach(name pack_space pack_alloc pack_arena pack_backing pack_system pack_options pack_fork grace)
   shunt_add_criterion(unit_${name} LABELS unit SOURCES unit/${name}.c LIBS shunt_static TSAN)
 endforeach()
 shunt_add_criterion(stress_pack_storm LABELS stress SOURCES stress/pack_storm.c LIBS shunt_static TSAN)
 if(SHUNT_LLVM) # the tool
   add_test(NAME e2e_doctor COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/e2e/test_doctor.py $<TARGET_FILE:shunt>)
   set_tests_properties(e2e_doctor PROPERTIES LABELS e2e TIMEOUT 300)
+endif()
+add_executable(pack_host exec/pack_host.c)
+target_link_libraries(pack_host PRIVATE shunt_options shunt_static)
+if(NOT SHUNT_SANITIZE) # gdb and perf look at the plain program
+  add_test(NAME e2e_pack_tools COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/e2e/test_pack_tools.py $<TARGET_FILE:pack_host>)
+  set_tests_properties(e2e_pack_tools PROPERTIES LABELS e2e TIMEOUT 300)
 endif()

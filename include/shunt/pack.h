@@ -53,6 +53,12 @@ struct shunt_arena_options {
 	const void *near_addr; /* an address that code in the arena must reach by direct branches; NULL: libshunt's text */
 	bool no_huge;          /* stay with base pages */
 	bool anon;             /* skip memfd (perf resolves symbols in fd-less memory only) */
+	/* For debuggers: rx views are private, so that a software breakpoint can be written there (into a sealed shared view it cannot).
+	 * Weaker: this process could make such a view writable; a page with a breakpoint shows no longer what is written at rw until
+	 * the block is finalized again or freed, so every block has pages of its own. */
+	bool debug;
+	/* Small blocks begin at places that cannot be guessed: each run of them lies anywhere in the free room of its pack. */
+	bool random_start;
 };
 
 /* Reserves an arena; options may be NULL. -ENOMEM when no range of that size is free within reach of near_addr,
@@ -94,6 +100,14 @@ SHUNT_API int shunt_pack_abandon(const struct shunt_block *block);
 /* Shrinks a block that was not yet finalized to size bytes; block->len is updated. -EINVAL as for free, or size 0 or larger. */
 SHUNT_API int shunt_pack_shrink(struct shunt_block *block, size_t size);
 
+/*
+ * Takes away the rw views of all packs that arena (NULL: the default) has now: their bytes stay what they are, for good, and not even the
+ * host can write them any more. Blocks in them run, are found and are freed as before, but what is freed there becomes neither traps nor
+ * room until its whole pack is empty. Later blocks go to new packs. Not for an arena with dispatchers, whose stubs are patched as long as
+ * they live; the caller writes nothing meanwhile. Errors are mmap's: the packs before the one refused have lost their rw view. MT-safe.
+ */
+SHUNT_API int shunt_arena_drop_rw(struct shunt_arena *arena);
+
 /* Which live block holds addr (either view)? 0 and *out (and *arena unless NULL), or -ENOENT. MT-safe. */
 SHUNT_API int shunt_pack_find(const void *addr, struct shunt_block *out, struct shunt_arena **arena);
 
@@ -118,6 +132,17 @@ struct shunt_pack_stats {
 
 /* What arena (NULL: the default) holds and what this machine gave. MT-safe. */
 SHUNT_API int shunt_pack_get_stats(struct shunt_arena *arena, struct shunt_pack_stats *out);
+
+/* Who learns the names of blocks; nobody before this is called. Bits may be added later. MT-safe. */
+enum shunt_names {
+	SHUNT_NAMES_PERF = 1, /* /tmp/perf-PID.map, for perf report; give the arena option anon too */
+	SHUNT_NAMES_GDB = 2,  /* GDB's JIT interface: names in backtraces and for break (see the arena option debug) */
+};
+SHUNT_API int shunt_names_enable(unsigned names);
+
+/* Names the code of a live block, for those who are to learn names: 0 and nothing done when nobody is. The name goes when the block is
+ * freed. -EINVAL for a stale or foreign block, -ENOMEM, errors of the map file. MT-safe. */
+SHUNT_API int shunt_pack_name(const struct shunt_block *block, const char *name);
 
 /* A word for each backing, for reports; never NULL. */
 SHUNT_API const char *shunt_backing_name(enum shunt_backing backing);

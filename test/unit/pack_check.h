@@ -14,6 +14,19 @@
 #endif
 #endif
 
+#if !defined(__SANITIZE_ADDRESS__) && defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
+/* Its allocator's locks are not taken around fork: a child of a process whose other threads allocate may find one locked for ever. */
+#ifdef __SANITIZE_ADDRESS__
+#define SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK() cr_skip_test("the address sanitizer's malloc does not survive a threaded fork")
+#else
+#define SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK() ((void)0)
+#endif
+
 #ifndef __SANITIZE_THREAD__
 #include <criterion/criterion.h>
 #else

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""GDB and perf know generated code by name: backtraces, breakpoints, samples. And what does not work does not work as documented."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HOST = sys.argv.pop(1)
+
+
+def gdb(mode, *commands):
+    words = [word for command in commands for word in ("-ex", command)]
+    return subprocess.run(
+        ["gdb", "-batch", "-nx", "-ex", "set breakpoint pending on", "-ex", "set debuginfod enabled off", *words, "--args", HOST, mode],
+        capture_output=True, text=True, timeout=200, env={**os.environ, "LC_ALL": "C"})
+
+
+@unittest.skipUnless(shutil.which("gdb"), "gdb is not installed")
+class Gdb(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if "Breakpoint 1, " not in gdb("debug", "break main", "run").stdout:
+            raise unittest.SkipTest("gdb may not trace processes here")
+
+    def test_a_backtrace_names_the_generated_frame_between_two_of_the_host(self):
+        for mode in ("sealed", "debug"):
+            text = gdb(mode, "break host_callback", "run", "bt").stdout
+            self.assertRegex(text, r"(?s)#0 .*host_callback.*#1 .* in jitted_outer .*#2 .* in main", mode)
+
+    def test_a_breakpoint_by_name_stops_in_generated_code_with_private_views(self):
+        text = gdb("debug", "break jitted_outer", "run", "bt", "continue").stdout
+        self.assertRegex(text, r"Breakpoint 1, .*jitted_outer")
+        self.assertIn("exited normally", text)
+        self.assertIn("done 0", text)
+
+    def test_a_software_breakpoint_in_sealed_code_changes_nothing(self):
+        # GDB takes it for one in a library that was unloaded and says nothing.
+        result = gdb("sealed", "break host_ready", "run", "break jitted_outer", "continue")
+        self.assertNotIn("Breakpoint 2, ", result.stdout)
+        self.assertIn("done 0", result.stdout)
+
+    def test_a_hardware_breakpoint_stops_in_sealed_code(self):
+        result = gdb("sealed", "break host_ready", "run", "hbreak jitted_outer", "continue", "bt")
+        if re.search(r"(?i)(no|can't set|could not insert|cannot insert) hardware", result.stdout + result.stderr):
+            self.skipTest("this machine has no hardware breakpoints")
+        self.assertRegex(result.stdout, r"Breakpoint 2, .*jitted_outer")
+
+
+@unittest.skipUnless(shutil.which("perf"), "perf is not installed")
+class Perf(unittest.TestCase):
+    def test_samples_are_resolved_to_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = str(pathlib.Path(folder) / "perf.data")
+            record = subprocess.run(["perf", "record", "-e", "cpu-clock:u", "-o", data, HOST, "perf"], capture_output=True, text=True, timeout=200)
+            if record.returncode != 0 and "done" not in record.stdout:
+                self.skipTest("perf may not record here: " + record.stderr.strip().splitlines()[-1])
+            report = subprocess.run(["perf", "report", "-i", data, "--stdio", "--sort", "symbol"], capture_output=True, text=True, timeout=200)
+            for path in pathlib.Path("/tmp").glob("perf-*.map"):
+                if "jitted_spin" in path.read_text(errors="replace"):
+                    path.unlink()
+        share = re.search(r"([\d.]+)%\s+\[\.\] jitted_spin", report.stdout)
+        self.assertTrue(share, report.stdout + report.stderr)
+        self.assertGreater(float(share.group(1)), 50)
+
+
+if __name__ == "__main__":
+    unittest.main()
