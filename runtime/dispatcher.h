@@ -15,6 +15,7 @@
 #include <shunt/pack.h>
 
 #include "runtime/patch.h"
+#include "targets/plan.h"
 #include "targets/target.h"
 
 #define SHUNT_DISPATCHER_NAME_MAX 63u
@@ -80,6 +81,8 @@ struct shunt_dispatcher *shunt_dispatcher_find_any(const char *name);
 struct shunt_dispatcher *shunt_dispatcher_new(const struct shunt_dispatcher_options *options);
 /* Points the stub at the idle tree, lets go of tree and entries, whatever is attached. Caller holds the mutex or is alone. */
 int shunt_dispatcher_clear(struct shunt_dispatcher *dispatcher);
+/* The plan of what is attached; programs, weights and the plan are the caller's to free. Caller holds the mutex. */
+int shunt_dispatcher_plan(const struct shunt_dispatcher *dispatcher, uint64_t **programs, uint32_t **weights, struct shunt_plan *out);
 void shunt_dispatcher_delete(struct shunt_dispatcher *dispatcher);
 
 /* Makes the stub of an image page patchable, once; caller holds the mutex. 0 at once for a ready dispatcher. */

@@ -146,27 +146,47 @@ static int emit_tree(const struct shunt_dispatcher *d, const struct shunt_plan *
 	return 0;
 }
 
-static int build_tree(const struct shunt_dispatcher *d, const struct entries *entries, struct tree *out)
+static int make_plan(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr, uint64_t **programs,
+		     uint32_t **weights, struct shunt_plan *plan)
 {
-	uint64_t *programs = malloc(((size_t)entries->nr + 1) * sizeof(*programs));
-	uint32_t *weights = malloc(((size_t)entries->nr + 1) * sizeof(*weights));
-	struct shunt_plan plan;
 	int err;
 
-	if (!programs || !weights) {
-		err = shunt_fail(ENOMEM, "dispatcher '%s': no memory for the plan of %u programs", d->name, entries->nr);
-		goto out;
+	*programs = malloc(((size_t)nr + 1) * sizeof(**programs));
+	*weights = malloc(((size_t)nr + 1) * sizeof(**weights));
+	if (!*programs || !*weights) {
+		err = shunt_fail(ENOMEM, "dispatcher '%s': no memory for the plan of %u programs", d->name, nr);
+	} else {
+		for (uint32_t i = 0; i < nr; i++) {
+			(*programs)[i] = list[i].program;
+			(*weights)[i] = list[i].weight ? list[i].weight : list[i].count;
+		}
+		err = shunt_plan_make(d->kind, *programs, *weights, nr, plan);
 	}
-	for (uint32_t i = 0; i < entries->nr; i++) {
-		programs[i] = entries->list[i].program;
-		weights[i] = entries->list[i].weight ? entries->list[i].weight : entries->list[i].count;
+	if (err) {
+		free(*programs);
+		free(*weights);
+		*programs = NULL;
+		*weights = NULL;
 	}
-	err = shunt_plan_make(d->kind, programs, weights, entries->nr, &plan);
+	return err;
+}
+
+int shunt_dispatcher_plan(const struct shunt_dispatcher *dispatcher, uint64_t **programs, uint32_t **weights, struct shunt_plan *out)
+{
+	return make_plan(dispatcher, dispatcher->entries, dispatcher->nr_entries, programs, weights, out);
+}
+
+static int build_tree(const struct shunt_dispatcher *d, const struct entries *entries, struct tree *out)
+{
+	uint64_t *programs;
+	uint32_t *weights;
+	struct shunt_plan plan;
+	int err = make_plan(d, entries->list, entries->nr, &programs, &weights, &plan);
+
 	if (err)
-		goto out;
+		return err;
 	err = emit_tree(d, &plan, out);
 	shunt_plan_fini(&plan);
-out:
 	free(programs);
 	free(weights);
 	return err;

@@ -16,6 +16,7 @@
 #ifndef SHUNT_DISPATCHER_H
 #define SHUNT_DISPATCHER_H
 
+#include <stdio.h>
 #include <shunt/abi.h>
 
 #ifdef __cplusplus
@@ -115,6 +116,13 @@ struct shunt_dispatcher_stats {
 	enum shunt_miss_kind miss; /* what SHUNT_MISS_AUTO came to */
 };
 SHUNT_API void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_stats *out);
+
+/* A name for a program, or NULL: its address will do. */
+typedef const char *shunt_name_fn(void *user, const void *program);
+
+/* Writes what the dispatcher's tree asks, in which order and where each answer leads, as a graph in Graphviz's dot language. name may be NULL;
+ * it is called without locks. -ENOMEM, -EIO. MT-safe. */
+SHUNT_API int shunt_dispatcher_draw(struct shunt_dispatcher *dispatcher, shunt_name_fn *name, void *user, FILE *out);
 
 /* A word for each plan and each fallback, for reports and options; never NULL. */
 SHUNT_API const char *shunt_plan_name(enum shunt_plan_kind kind);

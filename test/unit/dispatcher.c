@@ -6,6 +6,7 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/miss.h"
@@ -476,6 +477,88 @@ Test(dispatcher, weights_say_what_is_tested_first_and_stay_until_the_last_detach
 	cr_assert_eq(shunt_dispatcher_set_weights(d, hot, &heavy, 1), 0);
 	cr_assert_eq(shunt_dispatcher_set_weights(d, hot, &none, 1), 0);
 	cr_assert_gt(offset_in_tree(d, q.rx), offset_in_tree(d, p[0].rx), "0 takes a weight back");
+}
+
+static const char *name_program(void *user, const void *program_rx)
+{
+	return program_rx == user ? "the \"hot\" one" : NULL;
+}
+
+/* Follows the picture for a pointer as a reader would: returns the program's number, or UINT32_MAX for the fallback. */
+static uint32_t follow(const char *dot, const uint64_t *programs, uint32_t nr, uint64_t pointer)
+{
+	uint32_t at = 0;
+
+	for (int step = 0; step < 1000; step++) {
+		char key[64], *line, label[64];
+		bool yes = true;
+		uint32_t to, program;
+		unsigned long long addr;
+
+		snprintf(key, sizeof(key), "\n  n%u [", at);
+		line = strstr(dot, key);
+		cr_assert_not_null(line, "node %u is not drawn", at);
+		if (strstr(line, "shape=ellipse") && strstr(line, "shape=ellipse") < strchr(line + 1, '\n'))
+			return UINT32_MAX;
+		if (sscanf(line + strlen(key), "label=\"%63[^0-9\"]%llx", label, &addr) == 2)
+			yes = label[0] == '=' ? pointer == addr : pointer > addr;
+		else if (sscanf(line + strlen(key), "label=\"%63[^\"]", label) == 1 && !strcmp(label, "among the programs"))
+			yes = pointer >= programs[0] && pointer <= programs[nr - 1];
+		snprintf(key, sizeof(key), "\n  n%u -> ", at);
+		for (line = strstr(dot, key); line; line = strstr(line + 1, key)) {
+			const char *end = strchr(line + 1, '\n'), *said = strstr(line, yes ? "\"yes\"" : "\"no\"");
+
+			if (said && said < end)
+				break;
+			if (!strchr(line, '[') || strchr(line, '[') > end)
+				break; /* the only way on */
+		}
+		cr_assert_not_null(line, "node %u has no way on", at);
+		if (sscanf(line + strlen(key), "p%u", &program) == 1)
+			return program;
+		cr_assert_eq(sscanf(line + strlen(key), "n%u", &to), 1);
+		at = to;
+	}
+	return UINT32_MAX - 1;
+}
+
+Test(dispatcher, a_picture_leads_every_pointer_where_the_tree_does)
+{
+	enum { NR = 21 };
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	uint64_t programs[NR];
+	const void *list[NR];
+	uint32_t weight = 50;
+	char *dot = NULL;
+	size_t len;
+	FILE *out;
+
+	for (uint32_t i = 0; i < NR; i++) {
+		list[i] = program(i).rx;
+		programs[i] = (uint64_t)(uintptr_t)list[i];
+		cr_assert(i == 0 || programs[i] > programs[i - 1]);
+	}
+	cr_assert_eq(shunt_dispatcher_attach_many(d, list, NR), 0);
+	cr_assert_eq(shunt_dispatcher_set_weights(d, &list[7], &weight, 1), 0);
+	for (int plan = SHUNT_PLAN_DEFAULT; plan <= SHUNT_PLAN_WEIGHTED; plan++) {
+		cr_assert_eq(shunt_dispatcher_set_plan(d, (enum shunt_plan_kind)plan, SHUNT_MISS_LFENCE), 0);
+		out = open_memstream(&dot, &len);
+		cr_assert_eq(shunt_dispatcher_draw(d, NULL, NULL, out), 0);
+		fclose(out);
+		cr_assert_not_null(strstr(dot, "by lfence"));
+		cr_assert_not_null(strstr(dot, "weight 50"));
+		for (uint32_t i = 0; i < NR; i++) {
+			cr_assert_eq(follow(dot, programs, NR, programs[i]), i);
+			cr_assert_eq(follow(dot, programs, NR, programs[i] + 1), UINT32_MAX);
+		}
+		cr_assert_eq(follow(dot, programs, NR, 0), UINT32_MAX);
+		free(dot);
+	}
+	out = open_memstream(&dot, &len);
+	cr_assert_eq(shunt_dispatcher_draw(d, name_program, (void *)(uintptr_t)list[3], out), 0);
+	fclose(out);
+	cr_assert_not_null(strstr(dot, "the \\\"hot\\\" one"), "names are quoted");
+	free(dot);
 }
 
 Test(dispatcher, everything_is_given_back_at_the_end)
