@@ -58,3 +58,13 @@ if(TARGET filter)
   add_test(NAME example_filter COMMAND filter ${FILTER_CAPTURE} "tcp and dst port 80" "udp" "not ip")
   set_tests_properties(example_filter PROPERTIES LABELS exec PASS_REGULAR_EXPRESSION "[1-9][0-9]* passed 'udp'")
 endif()
+
+# Debian's Lua, its calls of C functions marked, with the passes on and off.
+find_program(SHUNT_CLANG_19 clang-19)
+if(SHUNT_CLANG_19 AND TARGET shunt_passes AND NOT SHUNT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME real_lua COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/real/lua.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:shunt_passes>
+    $<TARGET_LINKER_FILE:shunt_shared> ${SHUNT_CLANG_19} ${CMAKE_CURRENT_BINARY_DIR}/real-lua)
+else()
+  add_test(NAME real_lua COMMAND sh -c "echo 'skipped: needs clang-19, no sanitizer and a native build'; exit 77")
+endif()
+set_tests_properties(real_lua PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 600)
