@@ -13,3 +13,10 @@ if(NOT SHUNT_SANITIZE) # gdb and perf look at the plain program
   add_test(NAME e2e_pack_tools COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/e2e/test_pack_tools.py $<TARGET_FILE:pack_host>)
   set_tests_properties(e2e_pack_tools PROPERTIES LABELS e2e TIMEOUT 300)
 endif()
+if(SHUNT_LLVM)
+  add_executable(pack_unwind exec/pack_unwind.cpp)
+  target_link_libraries(pack_unwind PRIVATE shunt_options shunt_llvm_headers shunt_llvm)
+  add_test(NAME pack_unwind COMMAND pack_unwind)
+  set_tests_properties(pack_unwind PROPERTIES LABELS exec TIMEOUT 300 ENVIRONMENT
+    "ASAN_OPTIONS=detect_odr_violation=0;LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/lsan.supp")
+endif()
