@@ -144,7 +144,7 @@ static void lower_this(struct shunt_pass *pass, LLVMValueRef call, const char *c
 	}
 	unit0 = shunt_ir_coerce(pass, LLVMGetOperand(call, 0), pass->ptr, false);
 	p = shunt_pass_this_copy(pass, unit0);
-	shunt_rmw_record(pass, &(struct shunt_rmw_lookup){ .value = p, .kind = SHUNT_RMW_THIS_CPU, .unit0 = unit0 });
+	shunt_rmw_record(pass, &(struct shunt_rmw_lookup){ .value = p, .kind = SHUNT_RMW_THIS_CPU, .unit0 = unit0, .object = unit0 });
 	shunt_pass_passed(pass, call, "InlinedPercpuThis", callee, "became load, shift and add");
 	pass->counts->percpu_this++;
 	shunt_ir_replace(pass, call, p, false);

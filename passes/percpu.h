@@ -23,4 +23,7 @@ bool shunt_pass_can_count_cpus(struct shunt_pass *pass, LLVMValueRef call, const
 /* shunt_map_lookup, or with is_of shunt_map_lookup_of, a call of the expected types: inlined by map type, or left with a remark. */
 void shunt_pass_lookup(struct shunt_pass *pass, LLVMValueRef call, const char *callee, bool is_of);
 
+/* percpu_global.c: accesses of the variables in section ".percpu", before the calls of shunt-percpu. */
+shunt_pass_module_fn shunt_pass_percpu_globals;
+
 #endif

@@ -104,7 +104,7 @@ static LLVMValueRef step(struct shunt_pass *pass, LLVMValueRef pointer, int64_t 
 	}
 }
 
-struct shunt_rmw_place shunt_rmw_place_of(struct shunt_pass *pass, LLVMValueRef pointer)
+static struct shunt_rmw_place raw_place_of(struct shunt_pass *pass, LLVMValueRef pointer)
 {
 	struct shunt_rmw_place place = { pointer, 0 };
 
@@ -115,6 +115,21 @@ struct shunt_rmw_place shunt_rmw_place_of(struct shunt_pass *pass, LLVMValueRef 
 		if (!next)
 			break;
 		place.base = next;
+	}
+	return place;
+}
+
+/* The first of all pointers to copies of one object stands for them. */
+struct shunt_rmw_place shunt_rmw_place_of(struct shunt_pass *pass, LLVMValueRef pointer)
+{
+	struct shunt_rmw_place place = raw_place_of(pass, pointer);
+	const struct shunt_rmw_lookup *lookup = shunt_rmw_find(pass, place.base);
+
+	for (size_t i = 0; lookup && lookup->object && i < pass->lookups->nr; i++) {
+		if (pass->lookups->items[i].object == lookup->object) {
+			place.base = pass->lookups->items[i].value;
+			break;
+		}
 	}
 	return place;
 }
@@ -152,7 +167,7 @@ static enum verdict judge(struct shunt_pass *pass, LLVMValueRef base, int depth)
 /* CPU 0's copy of a place that is THIS_CPU, built where its base is. */
 static LLVMValueRef build_unit0(struct shunt_pass *pass, LLVMValueRef pointer)
 {
-	struct shunt_rmw_place place = shunt_rmw_place_of(pass, pointer);
+	struct shunt_rmw_place place = raw_place_of(pass, pointer);
 	const struct shunt_rmw_lookup *lookup = shunt_rmw_find(pass, place.base);
 	LLVMValueRef unit0, offset = LLVMConstInt(pass->i64, (unsigned long long)place.offset, 1), next;
 

@@ -23,6 +23,7 @@ struct shunt_rmw_lookup {
 	LLVMValueRef value;
 	enum shunt_rmw_kind kind;
 	LLVMValueRef unit0; /* may be NULL without rseq, which needs it */
+	LLVMValueRef object; /* pointers with the same one are to copies of one variable; NULL: value itself */
 	const struct shunt_pass_map *map;
 };
 void shunt_rmw_record(struct shunt_pass *pass, const struct shunt_rmw_lookup *lookup);

@@ -23,7 +23,7 @@ struct entry {
 static const struct entry entries[] = {
 	{ "shunt-mark", NULL, shunt_pass_mark, NULL },
 	{ "shunt-bpf-helpers", shunt_pass_bpf_helpers, NULL, NULL },
-	{ "shunt-percpu", shunt_pass_percpu, NULL, shunt_pass_rmw },
+	{ "shunt-percpu", shunt_pass_percpu, shunt_pass_percpu_globals, shunt_pass_rmw },
 	{ "shunt-targets", NULL, shunt_pass_targets, NULL },
 	{ "shunt-dispatch", shunt_pass_dispatch, NULL, shunt_pass_drop_annotations },
 };

@@ -363,6 +363,26 @@ void shunt_percpu_free(void *p)
 	pthread_mutex_unlock(&area_mutex);
 }
 
+int shunt_percpu_image(const void *start, const void *stop, int64_t *delta)
+{
+	size_t len = (size_t)((const char *)stop - (const char *)start), align = (uintptr_t)start & -(uintptr_t)start;
+	void *p;
+	int err;
+
+	/* Constructors of one image run one after the other. */
+	if (*delta || !len)
+		return 0;
+	err = shunt_percpu_alloc(len, align > MAX_ALIGN ? MAX_ALIGN : align, &p);
+	if (err) {
+		shunt_logf(SHUNT_LOG_ERROR, "per-CPU globals of %zu bytes have no copies and cannot be used: %s", len, shunt_error());
+		return err;
+	}
+	for (int unit = FIRST_UNIT; unit < (int)shunt_nr_cpus(); unit++)
+		memcpy(shunt_cpu_copy(p, unit), start, len);
+	*delta = (const char *)p - (const char *)start;
+	return 0;
+}
+
 void *shunt_percpu_this(void *p)
 {
 	return shunt_cpu_this(p);

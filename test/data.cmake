@@ -39,3 +39,19 @@ if(SHUNT_LLVM AND SHUNT_BPF_CLANG AND SHUNT_BPF_HEADERS)
   set_tests_properties(stress_percpu_exact_getcpu PROPERTIES
     ENVIRONMENT "GLIBC_TUNABLES=glibc.pthread.rseq=0;SHUNT_TEST_CPU_SOURCE=getcpu;SHUNT_EXACT_ADDS=2000000")
 endif()
+
+# Per-CPU globals of a C program, made by the plugin. A sanitized plugin cannot be loaded into a clang that is not.
+if(SHUNT_LLVM AND SHUNT_BPF_CLANG AND NOT SHUNT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  foreach(level 0 2)
+    set(GLOBAL_OBJECT ${CMAKE_CURRENT_BINARY_DIR}/percpu_global_O${level}.o)
+    add_custom_command(OUTPUT ${GLOBAL_OBJECT}
+      COMMAND ${SHUNT_BPF_CLANG} -O${level} -g -fPIE -D_GNU_SOURCE -I${PROJECT_SOURCE_DIR}/include -fpass-plugin=$<TARGET_FILE:shunt_passes>
+              -c ${CMAKE_CURRENT_LIST_DIR}/stress/percpu_global.c -o ${GLOBAL_OBJECT}
+      DEPENDS ${CMAKE_CURRENT_LIST_DIR}/stress/percpu_global.c shunt_passes ${PROJECT_SOURCE_DIR}/include/shunt/percpu.h VERBATIM)
+    add_executable(percpu_global_O${level} ${GLOBAL_OBJECT})
+    set_target_properties(percpu_global_O${level} PROPERTIES LINKER_LANGUAGE C)
+    target_link_libraries(percpu_global_O${level} PRIVATE shunt_static)
+    add_test(NAME percpu_global_O${level} COMMAND percpu_global_O${level})
+    set_tests_properties(percpu_global_O${level} PROPERTIES LABELS exec TIMEOUT 60)
+  endforeach()
+endif()

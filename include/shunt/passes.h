@@ -4,7 +4,7 @@
  *
  *	shunt-mark         clang's annotations of shunt/mark.h -> metadata of the calls
  *	shunt-bpf-helpers  BPF helper calls in every dialect -> the names of shunt/abi.h
- *	shunt-percpu       CPU id, this/of, array, per-CPU array and per-CPU hash lookups -> inline code
+ *	shunt-percpu       CPU id, this/of, per-CPU globals, array, per-CPU array and per-CPU hash lookups -> inline code; exact updates
  *	shunt-targets      indirect calls with known targets -> compares and direct calls, hot first
  *	shunt-dispatch     marked indirect calls -> direct calls of the dispatcher's stub
  *	shunt              all of them, in this order
@@ -83,6 +83,7 @@ struct shunt_pass_counts {
 	uint32_t cpu_ids, percpu_this, percpu_of, array_lookups, percpu_array_lookups, percpu_hash_lookups, hash_lookups, dispatches;
 	uint32_t marked;       /* calls that got metadata from an annotation */
 	uint32_t static_calls; /* indirect calls that became compares and direct calls */
+	uint32_t percpu_globals; /* variables in section ".percpu" whose accesses became this CPU's */
 	uint32_t exact_updates; /* read-modify-writes made exact */
 	uint32_t helpers; /* BPF helper calls that became names of abi.h */
 	uint32_t missed;  /* calls left alone, each with a remark */

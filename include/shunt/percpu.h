@@ -11,6 +11,18 @@
 extern "C" {
 #endif
 
+/*
+ * A per-CPU global. In code that shunt-percpu has seen, every access is to this CPU's copy, without a call, and the functions of this
+ * header that take a per-CPU pointer are given its address: SHUNT_PERCPU uint64_t hits; ... hits++; ... shunt_percpu_sum64(&hits).
+ * Copies begin with the initial value. Do not take its address in another variable's initial value. Its updates are as exact as the
+ * pass's policy makes them. Without the pass it is an ordinary variable.
+ */
+#define SHUNT_PERCPU __attribute__((section(".percpu")))
+
+/* For generated code: makes the copies of an image's per-CPU globals [start, stop), unless *delta is set already, and sets it to the
+ * distance of the per-CPU pointers from the image's own. 0, -ENOMEM. From a constructor. */
+SHUNT_API int shunt_percpu_image(const void *start, const void *stop, int64_t *delta);
+
 /* Allocates size bytes a CPU, aligned to align (0: 8; a power of two up to 4096), zeroed in every copy; objects of 64 bytes or more
  * start on a cache line. *out is CPU 0's copy: the per-CPU pointer. -ENOMEM, -EINVAL. MT-safe. */
 SHUNT_API int shunt_percpu_alloc(size_t size, size_t align, void **out);
