@@ -136,11 +136,36 @@ struct shunt_rmw_place shunt_rmw_place_of(struct shunt_pass *pass, LLVMValueRef 
 
 /* ---- what a place is ---- */
 
-enum verdict { NOT_OURS, PARTLY, THIS_CPU, OTHER_CPU, SHARED };
+enum verdict { NOT_OURS, PARTLY, FROM_CALLER, THIS_CPU, OTHER_CPU, SHARED };
 
 static enum verdict join(enum verdict a, enum verdict b)
 {
 	return a == b ? a : PARTLY;
+}
+
+static enum verdict judge(struct shunt_pass *pass, LLVMValueRef base, int depth);
+
+/* A function of the module's own that some call gives a pointer of ours: CPU 0's copy is not known in it. */
+static enum verdict judge_argument(struct shunt_pass *pass, LLVMValueRef argument, int depth)
+{
+	LLVMValueRef function = LLVMGetParamParent(argument);
+	unsigned index = 0;
+
+	if (!shunt_ir_is_local(function))
+		return NOT_OURS;
+	while (LLVMGetParam(function, index) != argument)
+		index++;
+	for (LLVMUseRef use = LLVMGetFirstUse(function); use; use = LLVMGetNextUse(use)) {
+		LLVMValueRef call = LLVMGetUser(use);
+		enum verdict verdict;
+
+		if (!LLVMIsACallInst(call) || LLVMGetCalledValue(call) != function || LLVMGetNumArgOperands(call) <= index)
+			continue;
+		verdict = judge(pass, shunt_rmw_place_of(pass, LLVMGetOperand(call, index)).base, depth - 1);
+		if (verdict != NOT_OURS && verdict != SHARED)
+			return FROM_CALLER;
+	}
+	return NOT_OURS;
 }
 
 /* Arms that are all this CPU's copies make one; a mixture is PARTLY. */
@@ -156,6 +181,8 @@ static enum verdict judge(struct shunt_pass *pass, LLVMValueRef base, int depth)
 	if (LLVMIsASelectInst(base))
 		return join(judge(pass, shunt_rmw_place_of(pass, LLVMGetOperand(base, 1)).base, depth - 1),
 			    judge(pass, shunt_rmw_place_of(pass, LLVMGetOperand(base, 2)).base, depth - 1));
+	if (LLVMIsAArgument(base))
+		return judge_argument(pass, base, depth);
 	if (!LLVMIsAPHINode(base))
 		return NOT_OURS;
 	verdict = judge(pass, shunt_rmw_place_of(pass, LLVMGetIncomingValue(base, 0)).base, depth - 1);
@@ -231,6 +258,8 @@ static bool judge_store(struct shunt_pass *pass, LLVMValueRef store, struct upda
 		return false;
 	if (verdict == PARTLY)
 		missed(pass, store, "its pointer may lead to values of several kinds");
+	else if (verdict == FROM_CALLER)
+		missed(pass, store, "its pointer comes from a caller; inline the function, or look up in it");
 	else if (verdict == OTHER_CPU)
 		missed(pass, store, "it is of a given CPU's copy; update this CPU's");
 	else if (LLVMGetVolatile(store) || LLVMGetOrdering(store) != LLVMAtomicOrderingNotAtomic)

@@ -173,6 +173,20 @@ define i64 @fetched(ptr %key) {
   ret i64 %old
 }
 
+; REMARK: Function: {{.*}}given
+; REMARK: comes from a caller
+define internal void @given(ptr %record) {
+  %v = load i64, ptr %record
+  %v1 = add i64 %v, 1
+  store i64 %v1, ptr %record
+  ret void
+}
+define void @gives(ptr %key) {
+  %p = call ptr @shunt_map_lookup(ptr @counts, ptr %key)
+  call void @given(ptr %p)
+  ret void
+}
+
 ; Not updates: a plain store, a store of another place's value, a shared value while only per-CPU ones are to be exact.
 ; REMARK-NOT: InexactUpdate
 define void @no_update(ptr %key, i64 %x) {
