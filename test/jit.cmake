@@ -1,6 +1,6 @@
 # Tests of lib/jit. LLVM is not instrumented: a sanitizer must not judge what it keeps for the process's life.
 shunt_add_criterion(jit_parts LABELS unit SOURCES unit/jit_parts.c LIBS shunt_llvm_headers shunt_llvm)
-set(JIT_TESTS jit_run jit_errors jit_calls)
+set(JIT_TESTS jit_run jit_errors jit_calls jit_orc)
 foreach(name ${JIT_TESTS})
   shunt_add_criterion(${name} LABELS exec SOURCES exec/${name}.c LIBS shunt_llvm_headers shunt_llvm)
 endforeach()
