@@ -139,6 +139,7 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	arena->size = size;
 	arena->nr_slots = (uint32_t)(size / SHUNT_PACK_SIZE);
 	arena->huge = !options->no_huge;
+	arena->hugetlb = options->hugetlb && !options->no_huge;
 	arena->anon = options->anon;
 	arena->debug = options->debug;
 	arena->random_start = options->random_start;
@@ -303,6 +304,7 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	spec.len = nr_slots * SHUNT_PACK_SIZE;
 	spec.exec = segment == SHUNT_SEGMENT_CODE;
 	spec.huge = arena->huge;
+	spec.hugetlb = arena->hugetlb;
 	spec.anon = arena->anon;
 	spec.debug = arena->debug;
 	err = shunt_backing_make(&spec, &pack->made, failure);

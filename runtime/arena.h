@@ -69,6 +69,7 @@ struct shunt_arena {
 	size_t size;
 	uint32_t nr_slots;
 	bool huge;
+	bool hugetlb;
 	bool anon;
 	bool debug;
 	bool random_start;

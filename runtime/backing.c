@@ -25,6 +25,12 @@
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
 #endif
+#ifndef MFD_HUGETLB
+#define MFD_HUGETLB 0x0004U
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -164,7 +170,7 @@ static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing 
 	int rx_prot = PROT_READ | (spec->exec ? PROT_EXEC : 0);
 	bool is_huge;
 	void *p;
-	int fd = shunt_sys.memfd_create("shunt", memfd_flags[backing]);
+	int fd = shunt_sys.memfd_create("shunt", memfd_flags[backing] | (spec->hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
 
 	if (fd < 0)
 		return failed(failure, "memfd_create");
@@ -177,7 +183,7 @@ static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing 
 		return undo(spec, true, fd, failed(failure, "keeping the rw view from forks"));
 	if (shunt_sys.add_seals(fd, F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
 		return undo(spec, true, fd, failed(failure, "sealing the memfd"));
-	is_huge = collapse(spec, spec->rw);
+	is_huge = !spec->hugetlb && collapse(spec, spec->rw);
 	/* Base pages are reserved at once: a write into a memfd beyond what the system can give is SIGBUS. */
 	if (!is_huge && shunt_sys.fallocate(fd, 0, 0, (off_t)spec->len) != 0)
 		return undo(spec, true, fd, failed(failure, "reserving memory for the memfd"));
@@ -187,7 +193,7 @@ static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing 
 	if (p == MAP_FAILED)
 		return undo(spec, true, fd, failed(failure, "mapping the rx view"));
 	made->backing = backing;
-	made->bytes_huge = is_huge && collapse(spec, spec->rx) ? spec->len : 0;
+	made->bytes_huge = spec->hugetlb || (is_huge && collapse(spec, spec->rx)) ? spec->len : 0;
 	close(fd);
 	return 0;
 }
@@ -284,6 +290,13 @@ int shunt_backing_make(const struct shunt_backing_spec *spec, struct shunt_backi
 			if (make_memfd(spec, ladder[i], made, failure) == 0)
 				return 0;
 		}
+	}
+	if (spec->hugetlb) {
+		/* The pool is empty, or there is none: all the way again without it. */
+		struct shunt_backing_spec without = *spec;
+
+		without.hugetlb = false;
+		return shunt_backing_make(&without, made, failure);
 	}
 	return make_anon(spec, made, failure);
 }

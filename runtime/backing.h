@@ -16,6 +16,7 @@ struct shunt_backing_spec {
 	bool exec;             /* the rx view may be executed; else it may only be read */
 	bool debug;            /* the rx view is private: a debugger may write there */
 	bool huge;             /* try for 2 MiB pages */
+	bool hugetlb;          /* before all else from the pool of them */
 	bool anon;             /* no memfd */
 	const void *copy_from; /* len bytes that the new memory begins with before it takes the place of rx; NULL: zeroes */
 };

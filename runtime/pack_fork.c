@@ -209,6 +209,7 @@ static void remake(struct shunt_pack *pack)
 		.exec = pack->segment == SHUNT_SEGMENT_CODE,
 		.debug = pack->arena->debug,
 		.huge = pack->arena->huge,
+		.hugetlb = pack->arena->hugetlb,
 		.anon = pack->arena->anon,
 		.copy_from = pack->rx,
 	};

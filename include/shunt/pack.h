@@ -52,6 +52,7 @@ struct shunt_arena_options {
 	size_t size;           /* bytes to reserve, a multiple of SHUNT_PACK_SIZE; 0: 1 GiB on x86-64, 64 MiB on arm64 */
 	const void *near_addr; /* an address that code in the arena must reach by direct branches; NULL: libshunt's text */
 	bool no_huge;          /* stay with base pages */
+	bool hugetlb;          /* take 2 MiB pages from the system's pool first (vm.nr_hugepages); no host image shows its stubs from such a pack */
 	bool anon;             /* skip memfd (perf resolves symbols in fd-less memory only) */
 	/* For debuggers: rx views are private, so that a software breakpoint can be written there (into a sealed shared view it cannot).
 	 * Weaker: this process could make such a view writable; a page with a breakpoint shows no longer what is written at rw until

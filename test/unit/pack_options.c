@@ -90,6 +90,36 @@ Test(pack_options, random_starts_differ_from_arena_to_arena_and_waste_nothing)
 	cr_assert_leq(nr_equal, 2, "%u of 28 pairs begin at the same place", nr_equal);
 }
 
+Test(pack_options, a_pool_of_huge_pages_is_used_when_asked_for_and_done_without_when_empty)
+{
+	struct shunt_arena_options options = { .size = 4 << 20, .hugetlb = true };
+	struct shunt_pack_stats stats;
+	struct shunt_arena *arena;
+	struct shunt_block block;
+	unsigned nr_free = 0;
+	FILE *pool = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re");
+
+	if (lacks_second_views())
+		cr_skip_test(LACKS_SECOND_VIEWS);
+	if (pool && fscanf(pool, "%u", &nr_free) != 1)
+		nr_free = 0;
+	if (pool)
+		fclose(pool);
+	arena = make_arena(&options);
+	cr_assert(make_tiny(arena, 5, &block), "%s", shunt_error());
+	cr_assert_eq(call(block.rx), 5);
+	write_tiny(block.rw, 6);
+	cr_assert_eq(shunt_pack_finalize(&block, 1), 0);
+	cr_assert_eq(call(block.rx), 6);
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	if (nr_free)
+		cr_assert_eq(smaps_field(block.rx, "KernelPageSize"), SHUNT_PACK_SIZE, "%u pages were free, and none was taken", nr_free);
+	cr_assert(!nr_free || stats.bytes_huge == SHUNT_PACK_SIZE);
+	cr_assert_eq(shunt_pack_free(&block), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
+}
+
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
 Test(pack_options, names_are_written_where_perf_looks_for_them)

@@ -124,7 +124,6 @@ Test(pack_system, few_addresses_are_an_error_with_a_sentence_and_a_smaller_arena
 	live_and_die(make_arena(false));
 }
 
-/* Runs in a process-number space of its own, whose sysctl is nobody else's. */
 static int without_executable_memfds(void)
 {
 	int fd = open("/proc/sys/vm/memfd_noexec", O_WRONLY | O_CLOEXEC);
@@ -140,24 +139,37 @@ static int without_executable_memfds(void)
 	return backing_of(arena) == SHUNT_BACKING_MEMFD_NOEXEC_SEAL ? 0 : 3;
 }
 
-Test(pack_system, packs_work_where_executable_memfds_are_forbidden)
+/* Runs fn in a child, and returns what it returned; -1 when it ended otherwise. */
+static int in_child(int (*fn)(void))
 {
 	int status = -1;
 	pid_t pid;
 
-	if (lacks_second_views())
-		cr_skip_test(LACKS_SECOND_VIEWS);
-	if (unshare(CLONE_NEWPID) != 0)
-		cr_skip_test("no right to make a process-number space of one's own, in which alone vm.memfd_noexec may be changed here");
 	fflush(NULL);
 	pid = fork();
 	if (!pid)
-		_exit(without_executable_memfds());
-	cr_assert_gt(pid, 0);
-	cr_assert_eq(waitpid(pid, &status, 0), pid);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
-		cr_skip_test("this kernel has no vm.memfd_noexec for a process-number space (Linux 6.3)");
-	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", (unsigned)status);
+		_exit(fn());
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+/* The sysctl of a process-number space is nobody else's. Only the caller's children are in it. */
+static int in_a_space_of_its_own(void)
+{
+	return unshare(CLONE_NEWPID) == 0 ? in_child(without_executable_memfds) : SKIPPED;
+}
+
+Test(pack_system, packs_work_where_executable_memfds_are_forbidden)
+{
+	int result;
+
+	if (lacks_second_views())
+		cr_skip_test(LACKS_SECOND_VIEWS);
+	result = in_child(in_a_space_of_its_own);
+	if (result == SKIPPED)
+		cr_skip_test("no right to make a process-number space, in which alone vm.memfd_noexec may be changed here, or Linux before 6.3");
+	cr_assert_eq(result, 0, "%d", result);
 }
 
 /* A seal that is put on after both views (as some engines do) leaves the rx view open. */
