@@ -12,7 +12,8 @@
  *
  * Measured on Zen 3 (bench_dispatch): what counts is branches on the way, taken or not, a third of a nanosecond each. Leaves of two need as
  * many for a miss as leaves of one and fewer for a hit; leaves of four are better for random traffic (7 %), and worse for traffic that is
- * predicted (16 %). Where a jump lands unaligned it costs another cycle now and then.
+ * predicted (16 %). Where a jump lands unaligned it costs another cycle now and then. A second jump by the flags of one compare saves bytes
+ * and costs a cycle: the processor fuses a compare with the one jump behind it. So default and weighted plans are literal.
  *
  * A leaf that matches nothing falls through to its own FALLBACK node, a bare indirect jump of a few bytes: shorter than a
  * jump to a shared one would be.
@@ -286,7 +287,8 @@ int shunt_plan_make(enum shunt_plan_kind kind, const uint64_t *programs, const u
 	depth = add_kind(&builder, kind, order, nr, weights);
 	free(order);
 	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = builder.nodes, .nr_nodes = builder.nr,
-				    .depth = depth, .is_literal = kind == SHUNT_PLAN_KERNEL };
+				    .depth = depth,
+				    .is_literal = kind == SHUNT_PLAN_KERNEL || kind == SHUNT_PLAN_DEFAULT || kind == SHUNT_PLAN_WEIGHTED };
 	return 0;
 }
 
