@@ -50,8 +50,26 @@ static bool parse_type(const char *text, uint32_t *out)
 	return true;
 }
 
+/* A copy of the map called name, which the list has already: the list itself moves as it grows. */
+static const struct shunt_pass_map *copy_of(const struct shunt_map_list *list, const char *name)
+{
+	struct shunt_pass_map *copy = NULL;
+
+	for (size_t i = 0; i < list->nr && !copy; i++) {
+		if (!list->maps[i].symbol || strcmp(list->maps[i].symbol, name))
+			continue;
+		copy = malloc(sizeof(*copy));
+		if (copy) {
+			*copy = list->maps[i];
+			copy->symbol = NULL;
+			copy->inner = NULL;
+		}
+	}
+	return copy;
+}
+
 /* One "key=value" of a map description. */
-static bool parse_field(struct shunt_pass_map *map, char *field)
+static bool parse_field(const struct shunt_map_list *list, struct shunt_pass_map *map, char *field)
 {
 	char *value = strchr(field, '=');
 	uint64_t number;
@@ -61,6 +79,11 @@ static bool parse_field(struct shunt_pass_map *map, char *field)
 	*value++ = '\0';
 	if (!strcmp(field, "type"))
 		return parse_type(value, &map->type);
+	if (!strcmp(field, "inner")) {
+		free((void *)map->inner);
+		map->inner = copy_of(list, value);
+		return map->inner;
+	}
 	if (!parse_number(value, &number))
 		return false;
 	if (!strcmp(field, "values"))
@@ -98,11 +121,15 @@ int shunt_map_list_add(struct shunt_map_list *list, char *text, char *why, size_
 		next = strchr(fields, ',');
 		if (next)
 			*next++ = '\0';
-		if (!parse_field(&map, fields))
+		if (!parse_field(list, &map, fields)) {
+			free((void *)map.inner);
 			return refuse(why, room, EINVAL, "map '%s': '%s' is not a field with a value in range; see --help", text, fields);
+		}
 	}
-	if (!map.type)
+	if (!map.type) {
+		free((void *)map.inner);
 		return refuse(why, room, EINVAL, "map '%s' has no type", text);
+	}
 	maps = realloc(list->maps, (list->nr + 1) * sizeof(*maps));
 	if (maps)
 		list->maps = maps;
@@ -110,6 +137,7 @@ int shunt_map_list_add(struct shunt_map_list *list, char *text, char *why, size_
 		map.symbol = strdup(text);
 	if (!maps || (*text && !map.symbol)) {
 		free((char *)map.symbol);
+		free((void *)map.inner);
 		return refuse(why, room, ENOMEM, "out of memory");
 	}
 	maps[list->nr++] = map;
@@ -138,8 +166,10 @@ int shunt_map_list_add_file(struct shunt_map_list *list, const char *path, char 
 
 void shunt_map_list_fini(struct shunt_map_list *list)
 {
-	for (size_t i = 0; i < list->nr; i++)
+	for (size_t i = 0; i < list->nr; i++) {
 		free((char *)list->maps[i].symbol);
+		free((void *)list->maps[i].inner);
+	}
 	free(list->maps);
 	list->maps = NULL;
 	list->nr = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Maps as text, for the tools and the plugin: NAME:type=T,key=BYTES,value=BYTES,entries=N[,stride=..][,mask=..][,values=..][,address=..][,handle=..] */
+/* Maps as text, for the tools and the plugin: NAME:type=T,key=BYTES,value=BYTES,entries=N[,stride=..][,mask=..][,values=..][,address=..][,handle=..][,inner=NAME] */
 #ifndef PASSES_MAP_TEXT_H
 #define PASSES_MAP_TEXT_H
 

@@ -2,19 +2,22 @@
 /*
  * Recognises map operands: a global symbol, a constant address or handle, a load of memory that can only hold one of these, a
  * select or phi of them, or an argument of a local function whose callers all agree. Arms may be different maps as long as their
- * geometry is the same.
+ * geometry is the same; what a lookup in a map of maps gives is one of these.
  */
 #include <string.h>
 #include "passes/maps.h"
 
-enum { MAX_SEEN = 64 };
+enum { MAX_SEEN = 64, MAX_NESTED = 4 };
 
 struct walk {
 	struct shunt_pass *pass;
 	struct shunt_pass_map_operand found;
 	LLVMValueRef seen[MAX_SEEN]; /* phis, selects and arguments: cycles end here */
 	unsigned nr_seen;
+	int nested; /* lookups that the operand came out of, as far as they are followed */
 };
+
+static struct shunt_pass_map_operand find_map(struct shunt_pass *pass, LLVMValueRef operand, int nested);
 
 static bool give_up(struct walk *walk, const char *why)
 {
@@ -108,6 +111,32 @@ static bool visit_phi(struct walk *walk, LLVMValueRef phi)
 	return true;
 }
 
+static bool is_lookup(LLVMValueRef call)
+{
+	static const char name[] = "shunt_map_lookup";
+	LLVMValueRef callee = LLVMGetCalledValue(call);
+	size_t len = 0;
+
+	return shunt_ir_has_prefix(callee, name) && LLVMGetValueName2(callee, &len) && len == strlen(name) &&
+	       LLVMGetNumArgOperands(call) == 2;
+}
+
+/* A map that was found in a map of maps: of the shape that all of them have, but which one it is only the operand tells. */
+static bool visit_call(struct walk *walk, LLVMValueRef call)
+{
+	struct shunt_pass_map_operand outer;
+
+	if (!is_lookup(call) || walk->nested == MAX_NESTED)
+		return give_up(walk, "is the result of a call");
+	outer = find_map(walk->pass, LLVMGetOperand(call, 0), walk->nested + 1);
+	if (!outer.map || !outer.map->inner)
+		return give_up(walk, "comes out of a map whose inner maps are not described");
+	if (!take(walk, outer.map->inner, false))
+		return false;
+	walk->found.several = true;
+	return true;
+}
+
 static bool visit(struct walk *walk, LLVMValueRef value)
 {
 	value = shunt_ir_strip(value);
@@ -135,19 +164,24 @@ static bool visit(struct walk *walk, LLVMValueRef value)
 	if (LLVMIsAArgument(value))
 		return visit_argument(walk, value);
 	if (LLVMIsACallInst(value))
-		return give_up(walk, "is the result of a call");
+		return visit_call(walk, value);
 	return give_up(walk, "is not traced to a registered map");
 }
 
-struct shunt_pass_map_operand shunt_pass_find_map(struct shunt_pass *pass, LLVMValueRef operand)
+static struct shunt_pass_map_operand find_map(struct shunt_pass *pass, LLVMValueRef operand, int nested)
 {
-	struct walk walk = { .pass = pass };
+	struct walk walk = { .pass = pass, .nested = nested };
 
 	if (!visit(&walk, operand))
 		walk.found.map = NULL;
 	else if (!walk.found.map)
 		walk.found.why = "is never given a value";
 	return walk.found;
+}
+
+struct shunt_pass_map_operand shunt_pass_find_map(struct shunt_pass *pass, LLVMValueRef operand)
+{
+	return find_map(pass, operand, 0);
 }
 
 bool shunt_pass_has_map_pointer(struct shunt_pass *pass, const struct shunt_pass_map_operand *found)

@@ -31,6 +31,8 @@ struct shunt_pass_map {
 	bool has_handle;
 	uint32_t type, key_size, value_size, max_entries, stride, index_mask;
 	uint64_t values;       /* address of value 0 when code is made for this process; 0: load it from the map object */
+	const struct shunt_pass_map *inner; /* of a map of maps: what all its maps are like; NULL: not known. Its names and addresses are
+	                                       not looked at */
 };
 
 enum shunt_pass_cpu {
