@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What is off until asked for: packs that nobody can write any more, places that nobody can guess, names for debuggers and profilers. */
+/*
+ * How blocks are cut, gathered and given back, and what is off until asked for: packs that nobody can write any more, places that nobody can
+ * guess, names for debuggers and profilers.
+ */
 #include "test/unit/pack_check.h"
 #include "test/lacks.h"
 #include <elf.h>
@@ -11,6 +14,8 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
+#include "runtime/backing_sys.h"
+#include "runtime/pack_space.h"
 #include "test/unit/pack_test.h"
 
 static struct shunt_arena *make_arena(const struct shunt_arena_options *options)
@@ -28,6 +33,184 @@ static bool can_be_read(const void *p)
 
 	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
 }
+
+/* ---- cutting, gathering, giving back --------------------------------------------------------------------------- */
+
+Test(pack_blocks, what_a_shrunk_block_leaves_is_where_the_next_one_begins)
+{
+	struct shunt_arena_options options = { .size = 4 << 20 };
+	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_block block, next, found;
+
+	for (int i = 0; i < 100; i++) {
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 4000, 0, &block), 0);
+		memset(block.rw, 0x90, block.len);
+		cr_assert_eq(shunt_pack_shrink(&block, 130), 0);
+		cr_assert_eq(block.len, 192);
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 64, 0, &next), 0);
+		cr_assert_eq(next.rx, (char *)block.rx + 192);
+		cr_assert(is_all_traps(next.rx, 3900), "the tail was not filled");
+		cr_assert_eq(shunt_pack_find((char *)block.rx + 191, &found, NULL), 0);
+		cr_assert_eq(found.len, 192);
+		cr_assert_eq(shunt_pack_find((char *)next.rx + 64, &found, NULL), -ENOENT);
+	}
+}
+
+Test(pack_blocks, an_open_run_is_given_back_to_who_needs_the_whole_pack)
+{
+	struct shunt_arena_options options = { .size = 2 << 20 };
+	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_block small, large;
+
+	cr_assert(make_tiny(arena, 1, &small));
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE - 64, 0, &large), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 1, 0, &small), -ENOMEM);
+	cr_assert_eq(shunt_pack_abandon(&large), 0);
+	cr_assert(make_tiny(arena, 2, &small), "%s", shunt_error());
+}
+
+/* Runs cut to the end and runs given back, beside blocks that were taken whole, against one byte a chunk. */
+Test(pack_blocks, open_runs_agree_with_a_plain_array)
+{
+	static struct shunt_pack_space space;
+	static uint8_t model[SHUNT_PACK_CHUNKS]; /* 1 used */
+	unsigned seed = 7;
+
+	shunt_space_init(&space);
+	for (int round = 0; round < 3000; round++) {
+		uint32_t nr = 1 + (uint32_t)rand_r(&seed) % 40, end = 0;
+		uint32_t next = shunt_space_open_at(&space, nr, 200, round % 2 ? (uint64_t)rand_r(&seed) : 0, &end);
+
+		if (next == SHUNT_NO_CHUNK) {
+			memset(model, 0, sizeof(model));
+			shunt_space_init(&space);
+			continue;
+		}
+		cr_assert(end - next >= nr && end - next <= 200);
+		while (end - next >= nr && rand_r(&seed) % 16) {
+			shunt_space_cut(&space, next + nr - 1);
+			for (uint32_t i = 0; i < nr; i++)
+				cr_assert_eq(model[next + i]++, 0, "chunk %u was used already", next + i);
+			cr_assert_eq(shunt_space_block_from(&space, next), nr);
+			next += nr;
+		}
+		if (next < end)
+			shunt_space_give(&space, next, end - next);
+		/* Some of what was cut dies, many at once. */
+		for (uint32_t chunk = 0; round % 8 == 7 && chunk < SHUNT_PACK_CHUNKS; chunk++) {
+			uint32_t len = shunt_space_block_from(&space, chunk);
+
+			if (!len || rand_r(&seed) % 3)
+				continue;
+			shunt_space_give_early(&space, chunk, len);
+			memset(&model[chunk], 0, len);
+		}
+		if (round % 8 == 7)
+			shunt_space_give_done(&space);
+		if (round % 64 == 7) {
+			uint32_t longest = 0, run = 0;
+
+			for (uint32_t chunk = 0; chunk < SHUNT_PACK_CHUNKS; chunk++) {
+				cr_assert_eq(shunt_bit_is_set(&space, SHUNT_BIT_USED, chunk), model[chunk]);
+				run = model[chunk] ? 0 : run + 1;
+				longest = run > longest ? run : longest;
+			}
+			cr_assert_eq(shunt_space_longest(&space), longest);
+		}
+	}
+}
+
+Test(pack_blocks, what_is_freed_is_reclaimed_by_itself_in_few_batches)
+{
+	struct shunt_arena_options options = { .size = 8 << 20 };
+	struct shunt_arena *arena = make_arena(&options);
+	static struct shunt_block blocks[5000];
+	struct shunt_reclaim_stats before, after;
+	struct shunt_pack_stats stats;
+
+	for (uint32_t i = 0; i < 5000; i++)
+		cr_assert(make_tiny(arena, i, &blocks[i]));
+	shunt_reclaim_get_stats(&before);
+	for (uint32_t i = 1; i < 5000; i++)
+		cr_assert_eq(shunt_pack_free(&blocks[i]), 0);
+	for (int tries = 0; tries < 1000; tries++) {
+		cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+		if (!stats.bytes_pending)
+			break;
+		usleep(10000);
+	}
+	cr_assert_eq(stats.bytes_pending, 0, "nobody reclaimed");
+	shunt_reclaim_get_stats(&after);
+	cr_assert_lt(after.nr_batches - before.nr_batches, 500, "%llu batches", (unsigned long long)(after.nr_batches - before.nr_batches));
+	cr_assert(is_all_traps(blocks[1].rx, 4999 * 64));
+	cr_assert_eq(call(blocks[0].rx), 0);
+}
+
+static void *(*real_mmap)(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+
+static void *refuse_to_vacate(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	if (prot == PROT_NONE) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return real_mmap(addr, len, prot, flags, fd, offset);
+}
+
+/* A pack that dies as a whole is not filled, since it goes; where it cannot go it must be. */
+Test(pack_blocks, a_dead_pack_that_the_system_does_not_take_back_is_traps_and_is_used_again)
+{
+	struct shunt_arena_options options = { .size = 8 << 20 };
+	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_block blocks[3], again;
+	struct shunt_pack_stats stats;
+
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE, 0, &blocks[i]), 0);
+		memset(blocks[i].rw, 0x90, SHUNT_PACK_SIZE);
+	}
+	real_mmap = shunt_sys.mmap;
+	shunt_sys.mmap = refuse_to_vacate;
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(shunt_pack_free(&blocks[i]), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_eq(stats.nr_packs[SHUNT_SEGMENT_CODE], 3);
+	cr_assert_eq(stats.bytes_pending, 0);
+	for (int i = 0; i < 3; i++) {
+		cr_assert(is_all_traps(blocks[i].rx, SHUNT_PACK_SIZE), "pack %d", i);
+		cr_assert_eq(shunt_pack_free(&blocks[i]), -EINVAL);
+	}
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE, 0, &again), 0, "%s", shunt_error());
+	shunt_sys.mmap = real_mmap;
+}
+
+Test(pack_blocks, packs_that_die_together_go_but_for_one_and_that_one_is_traps)
+{
+	struct shunt_arena_options options = { .size = 16 << 20 };
+	struct shunt_arena *arena = make_arena(&options);
+	static struct shunt_block blocks[5000];
+	struct shunt_pack_stats stats;
+	struct shunt_block whole;
+
+	for (uint32_t i = 0; i < 5000; i++) {
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 1000, 0, &blocks[i]), 0);
+		memset(blocks[i].rw, 0x90, blocks[i].len);
+	}
+	for (uint32_t i = 0; i < 5000; i++)
+		cr_assert_eq(shunt_pack_free(&blocks[(i * 37) % 5000]), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_eq(stats.nr_packs[SHUNT_SEGMENT_CODE], 1);
+	cr_assert_eq(stats.bytes_used[SHUNT_SEGMENT_CODE], 0);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE, 0, &whole), 0);
+	cr_assert(is_all_traps(whole.rx, SHUNT_PACK_SIZE));
+	cr_assert_eq(shunt_pack_abandon(&whole), 0);
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
+}
+
+/* ---- options --------------------------------------------------------------------------------------------------- */
 
 Test(pack_options, code_without_its_rw_view_runs_and_is_freed_and_new_code_goes_elsewhere)
 {
