@@ -56,6 +56,25 @@ Test(pack_blocks, what_a_shrunk_block_leaves_is_where_the_next_one_begins)
 	}
 }
 
+Test(pack_blocks, a_block_behind_a_used_up_run_stays_one_when_the_runs_last_block_shrinks)
+{
+	struct shunt_arena_options options = { .size = 2 << 20 };
+	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_block block, behind, found;
+
+	/* The large one is no part of a run; where it lies tells where the run before it ended. */
+	do
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 4096, 0, &block), 0);
+	while ((uintptr_t)block.rx % 65536 != 65536 - 4096);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 100000, 0, &behind), 0);
+	cr_assert_eq(behind.rx, (char *)block.rx + 4096, "the run is longer than this test knows");
+	cr_assert_eq(shunt_pack_shrink(&block, 64), 0);
+	cr_assert_eq(shunt_pack_find((char *)behind.rx + 5000, &found, NULL), 0);
+	cr_assert_eq(found.rx, behind.rx);
+	cr_assert_eq(found.id, behind.id);
+	cr_assert_eq(shunt_pack_free(&behind), 0, "%s", shunt_error());
+}
+
 Test(pack_blocks, an_open_run_is_given_back_to_who_needs_the_whole_pack)
 {
 	struct shunt_arena_options options = { .size = 2 << 20 };
@@ -144,6 +163,9 @@ Test(pack_blocks, what_is_freed_is_reclaimed_by_itself_in_few_batches)
 	cr_assert_lt(after.nr_batches - before.nr_batches, 500, "%llu batches", (unsigned long long)(after.nr_batches - before.nr_batches));
 	cr_assert(is_all_traps(blocks[1].rx, 4999 * 64));
 	cr_assert_eq(call(blocks[0].rx), 0);
+	/* All of the room is there again, in one piece. */
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE - 64, 0, &blocks[1]), 0);
+	cr_assert_eq(blocks[1].rx, (char *)blocks[0].rx + 64);
 }
 
 static void *(*real_mmap)(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
