@@ -19,6 +19,7 @@ struct body {
 	bool *dirty;
 	bool is_called;
 	struct value result; /* r0 at exits */
+	struct effect effects[NR_EFFECTS];
 };
 
 struct context {
@@ -122,7 +123,7 @@ static struct state entry_state(const struct bpf_func *func)
 	for (int i = 0; i < ISA_NR_REGS; i++)
 		state.regs[i] = (struct value){ .kind = VALUE_OTHER };
 	for (int i = 0; i < NR_HALVES; i++)
-		state.halves[i] = (struct value){ .kind = VALUE_OTHER };
+		state.halves[i] = (struct value){ .kind = VALUE_NUMBER };
 	state.regs[10] = (struct value){ .kind = VALUE_STACK };
 	if (func->is_program && func->context == SHUNT_BPF_CONTEXT_XDP)
 		state.regs[1] = (struct value){ .kind = VALUE_CTX };
@@ -199,7 +200,7 @@ static struct value load_of_site(struct context *context, const struct site *sit
 
 static struct value load_of_callers(struct context *context, uint32_t callee, unsigned id, int off, unsigned size)
 {
-	struct value result = { .kind = VALUE_OTHER };
+	struct value result = { .kind = VALUE_NUMBER };
 	bool first = true;
 
 	for (uint32_t i = 0; i < context->nr_sites; i++) {
@@ -220,21 +221,21 @@ static struct value load_of_callers(struct context *context, uint32_t callee, un
 static struct value load_of_site(struct context *context, const struct site *site, unsigned id, int off, unsigned size)
 {
 	struct value base = id == ANY_ARG ? (struct value){ .kind = VALUE_FRAME } : site->args[id - 1];
-	struct value value = { .kind = VALUE_OTHER };
+	struct value value = { .kind = VALUE_NUMBER };
 
 	if (base.kind == VALUE_STACK) {
 		value = value_load_halves(site->halves, base.off + off, size);
 	} else if (base.kind == VALUE_ARG) {
 		value = load_of_callers(context, site->caller, base.id, base.off + off, size);
 	} else if (base.kind == VALUE_FRAME && size == 8) {
-		for (int i = 0; i < NR_HALVES; i++)
-			if (site->halves[i].kind == VALUE_CTX || site->halves[i].kind == VALUE_MIXED)
-				value.kind = VALUE_MIXED;
+		value = value_load_anywhere(site->halves);
 		value = value_join(value, load_of_callers(context, site->caller, ANY_ARG, 0, size));
 	}
 	/* Addresses in the caller's frame mean nothing to the callee by offset. */
 	if (value.kind == VALUE_STACK || value.kind == VALUE_ARG)
 		value = (struct value){ .kind = VALUE_FRAME };
+	if (value.kind == VALUE_FRAME)
+		value = (struct value){ .kind = VALUE_FRAME, .off = IN_CALLERS };
 	return value;
 }
 
@@ -248,13 +249,8 @@ struct value context_load_arg(struct step *step, unsigned id, int off, unsigned 
 
 /* ---- the walk ------------------------------------------------------------------------------------------------- */
 
-static void leave_function(struct context *context, struct body *body, uint32_t index, struct value result)
+static void walk_callers_again(struct context *context, uint32_t index)
 {
-	struct value joined = value_join(body->result, result);
-
-	if (value_is_equal(joined, body->result))
-		return;
-	body->result = joined;
 	context->changed = true;
 	for (uint32_t i = 0; i < context->nr_sites; i++) {
 		struct body *caller = &context->bodies[context->sites[i].caller];
@@ -262,6 +258,44 @@ static void leave_function(struct context *context, struct body *body, uint32_t 
 		if (context->sites[i].callee == index)
 			memcpy(caller->dirty, caller->reached, caller->nr_blocks * sizeof(*caller->dirty));
 	}
+}
+
+void context_write(struct step *step, unsigned id, int low, int high, struct value value)
+{
+	struct context *context = step->flow;
+	struct effect *effect = &context->bodies[step->index].effects[id], old = *effect;
+
+	/* Stack addresses are named otherwise in a caller, and the context is no argument of everyone who gets here. */
+	if (value.kind == VALUE_STACK || value.kind == VALUE_ARG || value.kind == VALUE_FRAME)
+		value = (struct value){ .kind = VALUE_FRAME, .off = IN_OWN | IN_CALLERS };
+	else if (value.kind == VALUE_CTX)
+		value = (struct value){ .kind = VALUE_MIXED };
+	else if (value.kind == VALUE_FUNC)
+		value = (struct value){ .kind = VALUE_OTHER };
+	effect->value = value_join(old.value, value);
+	if (old.low == old.high || low < old.low)
+		effect->low = low < INT16_MIN ? INT16_MIN : low;
+	if (old.low == old.high || high > old.high)
+		effect->high = high > INT16_MAX ? INT16_MAX : high;
+	if (effect->low != old.low || effect->high != old.high || !value_is_equal(effect->value, old.value))
+		walk_callers_again(context, step->index);
+}
+
+const struct effect *context_effects(const struct step *step, uint32_t callee)
+{
+	const struct context *context = step->flow;
+
+	return context->bodies[callee].effects;
+}
+
+static void leave_function(struct context *context, struct body *body, uint32_t index, struct value result)
+{
+	struct value joined = value_join(body->result, result);
+
+	if (value_is_equal(joined, body->result))
+		return;
+	body->result = joined;
+	walk_callers_again(context, index);
 }
 
 /* Through one block from its entry state. notes: where to write them; then a refusal is an error. */
