@@ -14,6 +14,7 @@
 
 #include "runtime/adopt.h"
 #include "runtime/backing_sys.h"
+#include "runtime/flush.h"
 #include "runtime/log.h"
 #include "runtime/machine.h"
 #include "runtime/pack.h"
@@ -141,6 +142,7 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	arena->huge = !options->no_huge;
 	arena->hugetlb = options->hugetlb && !options->no_huge;
 	arena->anon = options->anon;
+	arena->guard = !options->no_guard;
 	arena->debug = options->debug;
 	arena->random_start = options->random_start;
 	/* Of no use to who guesses addresses: the kernel's own, and where there is none the address space's randomness. */
@@ -261,8 +263,10 @@ int shunt_arena_destroy(struct shunt_arena *arena)
 	pthread_mutex_unlock(&registry_lock);
 	/* What they map goes with the arena's two ranges. */
 	for (uint32_t slot = 0; slot < arena->nr_slots; slot++)
-		if (arena->slots[slot] && arena->slots[slot]->first_slot == slot)
+		if (arena->slots[slot] && arena->slots[slot]->first_slot == slot) {
+			shunt_flush_forget(arena->slots[slot]->rx);
 			free(arena->slots[slot]);
+		}
 	shunt_pack_dups_forget(arena);
 	pthread_mutex_unlock(&arena->lock);
 	arena_free(arena);
@@ -306,6 +310,7 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	spec.huge = arena->huge;
 	spec.hugetlb = arena->hugetlb;
 	spec.anon = arena->anon;
+	spec.guard = arena->guard;
 	spec.debug = arena->debug;
 	err = shunt_backing_make(&spec, &pack->made, failure);
 	if (err) {

@@ -71,6 +71,7 @@ struct shunt_arena {
 	bool huge;
 	bool hugetlb;
 	bool anon;
+	bool guard;
 	bool debug;
 	bool random_start;
 	uint64_t random_state;

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "runtime/backing_sys.h"
+#include "runtime/flush.h"
+#include "runtime/machine.h"
 
 /* Linux 6.1 and 6.3; older C library headers lack them, older kernels answer EINVAL. */
 #ifndef MFD_NOEXEC_SEAL
@@ -121,6 +123,7 @@ int shunt_backing_unmake(void *rx, void *rw, size_t len)
 
 	if (err || rw == rx)
 		return err;
+	shunt_flush_forget(rx);
 	/* The rx view is gone: what is left of rw is memory nobody can reach, so a refusal here is not worth failing for; the next
 	 * pack at this place maps over it. */
 	vacate(rw, len);
@@ -135,7 +138,8 @@ int shunt_backing_drop_rw(void *rw, size_t len)
 /* Makes a view of 2 MiB pages; cheapest while the memory behind it is empty but for one page, or of such pages already. */
 static bool collapse(const struct shunt_backing_spec *spec, void *view)
 {
-	if (!spec->huge)
+	/* An emulator that takes any advice for good has collapsed nothing. */
+	if (!spec->huge || shunt_advice_is_ignored())
 		return false;
 	(void)*(volatile const char *)view;
 	/* Only a hint for khugepaged; COLLAPSE is what counts. */
@@ -164,10 +168,15 @@ static int undo(const struct shunt_backing_spec *spec, bool rw_taken, int fd, in
 	return err;
 }
 
+static int rx_prot_of(const struct shunt_backing_spec *spec)
+{
+	return PROT_READ | (spec->exec ? PROT_EXEC | (spec->guard ? shunt_machine_guard_prot() : 0) : 0);
+}
+
 static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing backing, struct shunt_backing_made *made,
 		      struct shunt_backing_failure *failure)
 {
-	int rx_prot = PROT_READ | (spec->exec ? PROT_EXEC : 0);
+	int rx_prot = rx_prot_of(spec);
 	bool is_huge;
 	void *p;
 	int fd = shunt_sys.memfd_create("shunt", memfd_flags[backing] | (spec->hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
@@ -194,15 +203,20 @@ static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing 
 		return undo(spec, true, fd, failed(failure, "mapping the rx view"));
 	made->backing = backing;
 	made->bytes_huge = spec->hugetlb || (is_huge && collapse(spec, spec->rx)) ? spec->len : 0;
-	close(fd);
-	return 0;
+	errno = -shunt_flush_take_fd(spec->rx, spec->len, fd, rx_prot);
+	if (!errno)
+		return 0;
+	failed(failure, "noting the memfd");
+	vacate(spec->rx, spec->len);
+	vacate(spec->rw, spec->len);
+	return -failure->err;
 }
 
 /* Without a file: memory that was never writable where it is executable, seen a second time by mremap of length 0, made writable
  * there. Works under RLIMIT_FSIZE, without memfd_create and where becoming executable after writing is denied. */
 static int make_anon(const struct shunt_backing_spec *spec, struct shunt_backing_made *made, struct shunt_backing_failure *failure)
 {
-	int rx_prot = PROT_READ | (spec->exec ? PROT_EXEC : 0);
+	int rx_prot = rx_prot_of(spec);
 	int flags = MAP_SHARED | MAP_ANONYMOUS;
 	void *rx = spec->rx;
 	bool is_huge;

@@ -14,6 +14,7 @@ struct shunt_backing_spec {
 	void *rw;              /* == rx: private anonymous memory */
 	size_t len;            /* a multiple of SHUNT_PACK_SIZE */
 	bool exec;             /* the rx view may be executed; else it may only be read */
+	bool guard;            /* with exec: indirect branches must land on landing pads, where the machine can see to it */
 	bool debug;            /* the rx view is private: a debugger may write there */
 	bool huge;             /* try for 2 MiB pages */
 	bool hugetlb;          /* before all else from the pool of them */

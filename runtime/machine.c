@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <stdint.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/flush.h"
 #include "runtime/grace.h"
 #include "runtime/log.h"
 
@@ -18,6 +21,19 @@ size_t shunt_machine_page_size(void)
 
 #if defined(__aarch64__)
 
+/* Linux 5.8; older C library headers lack them. */
+#ifndef HWCAP2_BTI
+#define HWCAP2_BTI (1 << 17)
+#endif
+#ifndef PROT_BTI
+#define PROT_BTI 0x10
+#endif
+
+int shunt_machine_guard_prot(void)
+{
+	return getauxval(AT_HWCAP2) & HWCAP2_BTI ? PROT_BTI : 0;
+}
+
 bool shunt_machine_needs_finalize(void)
 {
 	return true;
@@ -25,7 +41,7 @@ bool shunt_machine_needs_finalize(void)
 
 /* Arm ARM B2.4.4: clean by the address that was written, invalidate by the address that is fetched; both views share a physical
  * line, but an instruction cache may be indexed by virtual address. CTR_EL0.IDC: data need not be cleaned; DIC: no invalidation. */
-void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len)
+void shunt_machine_maintain(const void *rx, const void *rw, size_t len)
 {
 	uint64_t ctr;
 	uintptr_t line_len;
@@ -51,13 +67,19 @@ void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len)
 
 #elif defined(__x86_64__)
 
+/* Linux offers programs no guard of their indirect branches. */
+int shunt_machine_guard_prot(void)
+{
+	return 0;
+}
+
 bool shunt_machine_needs_finalize(void)
 {
 	return false;
 }
 
 /* x86-64 detects self-modifying code by physical address: writes at rw reach fetches at rx. */
-void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len)
+void shunt_machine_maintain(const void *rx, const void *rw, size_t len)
 {
 	(void)rx;
 	(void)rw;
@@ -67,6 +89,12 @@ void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len)
 #else
 #error "Shunt runs on x86-64 and arm64"
 #endif
+
+void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len)
+{
+	shunt_machine_maintain(rx, rw, len);
+	shunt_flush(rx, len);
+}
 
 enum { SYNC_CORE_UNKNOWN, SYNC_CORE_READY, SYNC_CORE_MISSING };
 static int sync_core_state;

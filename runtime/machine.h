@@ -13,6 +13,12 @@ bool shunt_machine_needs_finalize(void);
  * The caller follows it by shunt_sync_core for the other CPUs. No-op where shunt_machine_needs_finalize() is false. */
 void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len);
 
+/* The part of it that the architecture asks for; what an emulator needs besides is left out. */
+void shunt_machine_maintain(const void *rx, const void *rw, size_t len);
+
+/* What mprotect wants for code besides PROT_READ and PROT_EXEC: PROT_BTI where indirect branches can be made to land on `bti` only. */
+int shunt_machine_guard_prot(void);
+
 size_t shunt_machine_page_size(void);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/backing_sys.h"
+#include "runtime/flush.h"
 #include "runtime/log.h"
 #include "runtime/machine.h"
 #include "runtime/pack.h"
@@ -24,8 +25,10 @@ static int map_dup(const char *rx, char *fixed_addr, size_t len)
 	void *p = shunt_sys.mremap((void *)rx, 0, len, MREMAP_MAYMOVE, NULL);
 	int err;
 
-	if (p == MAP_FAILED)
-		return -errno;
+	if (p == MAP_FAILED) {
+		err = -errno;
+		return shunt_flush_show(rx, fixed_addr, len) == 0 ? 0 : err;
+	}
 	if (shunt_sys.mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, fixed_addr) == MAP_FAILED) {
 		err = -errno;
 		shunt_sys.munmap(p, len);
@@ -89,6 +92,7 @@ static bool forget(struct shunt_arena *arena, const void *fixed_addr)
 	if (!dup)
 		return false;
 	*link = dup->next;
+	shunt_flush_forget(dup->fixed_addr);
 	free(dup);
 	return true;
 }

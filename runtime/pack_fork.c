@@ -19,6 +19,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/backing_sys.h"
+#include "runtime/flush.h"
 #include "runtime/grace.h"
 #include "runtime/log.h"
 #include "runtime/machine.h"
@@ -144,6 +145,12 @@ static void fork_prepare(void)
 	shunt_logf(SHUNT_LOG_WARN, "fork: no pipe (%s): code that the parent changes at once may be changed in the child too", strerror(errno));
 }
 
+static void fork_prepare_all(void)
+{
+	fork_prepare();
+	shunt_flush_fork_prepare();
+}
+
 static void hooks_backwards(struct shunt_fork_hooks *hooks, bool child)
 {
 	if (!hooks)
@@ -157,6 +164,7 @@ static void hooks_backwards(struct shunt_fork_hooks *hooks, bool child)
 
 static void fork_parent(void)
 {
+	shunt_flush_fork_done();
 	if (forking) {
 		close(forking_fd);
 		forking_fd = -1;
@@ -178,7 +186,8 @@ static void fork_parent(void)
  * nothing in the pack is changed or reused any more. */
 static int freeze(struct shunt_pack *pack, size_t len)
 {
-	int prot = PROT_READ | (pack->segment == SHUNT_SEGMENT_CODE ? PROT_EXEC : 0);
+	int guard = pack->arena->guard ? shunt_machine_guard_prot() : 0;
+	int prot = PROT_READ | (pack->segment == SHUNT_SEGMENT_CODE ? PROT_EXEC | guard : 0);
 	void *copy = shunt_sys.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int err;
 
@@ -207,10 +216,11 @@ static void remake(struct shunt_pack *pack)
 		.rw = pack->rw,
 		.len = len,
 		.exec = pack->segment == SHUNT_SEGMENT_CODE,
-		.debug = pack->arena->debug,
 		.huge = pack->arena->huge,
 		.hugetlb = pack->arena->hugetlb,
 		.anon = pack->arena->anon,
+		.guard = pack->arena->guard,
+		.debug = pack->arena->debug,
 		.copy_from = pack->rx,
 	};
 	void *hole;
@@ -219,6 +229,9 @@ static void remake(struct shunt_pack *pack)
 	/* A pack that was frozen in an earlier fork is private already. */
 	if (pack->frozen)
 		return;
+	/* Where the advice not to keep it over a fork went unheard, the parent's rw view is in the place of ours. */
+	if (shunt_advice_is_ignored())
+		shunt_sys.munmap(pack->rw, len);
 	err = shunt_backing_reserve(pack->rw, true, len, &hole);
 	if (err) {
 		failure.step = "reserving the rw view";
@@ -250,6 +263,7 @@ static void forget_copiers(void)
 
 static void fork_child(void)
 {
+	shunt_flush_fork_done();
 	forget_copiers();
 	for (struct shunt_arena *arena = shunt_arena_first(); arena; arena = arena->next) {
 		for (uint32_t slot = 0; slot < arena->nr_slots; slot++) {
@@ -287,7 +301,7 @@ void shunt_fork_register(struct shunt_fork_hooks *hooks)
 
 static void install(void)
 {
-	if (pthread_atfork(fork_prepare, fork_parent, fork_child) != 0)
+	if (pthread_atfork(fork_prepare_all, fork_parent, fork_child) != 0)
 		shunt_logf(SHUNT_LOG_ERROR, "pthread_atfork failed: forks of this process share their code with it");
 }
 

@@ -4,7 +4,8 @@
  *
  * An arena is one reserved address range, near the image whose helpers and stubs it serves, carved into 2 MiB packs. A code pack has
  * two views of the same bytes: written at rw, run at rx; no page is ever writable and executable, and unused bytes are traps.
- * Blocks are rounded up to 64-byte chunks. Code is generated for its rx address, written at rw, finalized, and only then reachable.
+ * Where an arm64 machine has BTI, an indirect branch into a pack must land on a `bti` instruction (clang -mbranch-protection=bti; shunt/jit.h
+ * sees to it), else the process gets SIGILL. Blocks are rounded up to 64-byte chunks. Code is generated for its rx address, written at rw, finalized, and only then reachable.
  *
  *	struct shunt_block b;
  *	if (shunt_pack_alloc(NULL, SHUNT_SEGMENT_CODE, len, 0, &b) == 0) {
@@ -53,6 +54,7 @@ struct shunt_arena_options {
 	const void *near_addr; /* an address that code in the arena must reach by direct branches; NULL: libshunt's text */
 	bool no_huge;          /* stay with base pages */
 	bool hugetlb;          /* take 2 MiB pages from the system's pool first (vm.nr_hugepages); no host image shows its stubs from such a pack */
+	bool no_guard;         /* arm64 with BTI: let indirect branches land anywhere, for code without landing pads (`bti c`) */
 	bool anon;             /* skip memfd (perf resolves symbols in fd-less memory only) */
 	/* For debuggers: rx views are private, so that a software breakpoint can be written there (into a sealed shared view it cannot).
 	 * Weaker: this process could make such a view writable; a page with a breakpoint shows no longer what is written at rw until

@@ -2,6 +2,7 @@
 /* C entries of every number of arguments: each argument arrives, results of every width come back, and the page as linked has
  * the bytes that the target generates for it. */
 #include <criterion/criterion.h>
+#include "test/lacks.h"
 #include <errno.h>
 #include <shunt/dispatcher.h>
 #include <shunt/log.h>
@@ -195,6 +196,8 @@ Test(dispatch_arguments, where_the_page_cannot_be_replaced_calls_go_on_and_attac
 	struct shunt_pack_stats before, after;
 	struct shunt_dispatcher_stats stats;
 
+	if (lacks_second_views())
+		cr_skip_test(LACKS_SECOND_VIEWS);
 	cr_assert_eq(shunt_pack_get_stats(NULL, &before), 0);
 	shunt_sys.mremap = no_mremap;
 	for (int i = 0; i < 3; i++) {

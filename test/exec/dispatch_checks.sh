@@ -13,7 +13,7 @@ check() {
 	options="-std=c11 -x c"
 	case $1 in *++*) options="-std=c++11 -x c++" ;; esac
 	printf '%s\n%s\n' "$prelude" "$3" |
-		"$1" $options -pedantic -Wall -Wextra -Werror -I"$include" -c - -o /dev/null 2>/dev/null
+		"$1" ${SHUNT_SYSROOT:+--sysroot="$SHUNT_SYSROOT"} $options -pedantic -Wall -Wextra -Werror -I"$include" -c - -o /dev/null 2>/dev/null
 	got=$?
 	[ $got -ne 0 ] && got=1
 	if [ $got -ne "$2" ]; then
@@ -40,7 +40,7 @@ for compiler in "$@"; do
 	check "$compiler" 1 'SHUNT_DISPATCHER_DEFINE(hook, int, (floats a));'
 	check "$compiler" 1 'SHUNT_DISPATCHER_DEFINE(hook, int, (shunt_int128 a));'
 	check "$compiler" 1 'SHUNT_DISPATCHER_DEFINE(hook, struct pair, (int a));'
-	[ "$(uname -m)" = x86_64 ] || continue
+	case $("$compiler" -dumpmachine) in x86_64*) ;; *) continue ;; esac
 	check "$compiler" 1 'SHUNT_DISPATCHER_DEFINE(hook, int, (int a, int b, int c, int d, int e, int f));'
 done
 exit $failed

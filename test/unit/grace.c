@@ -278,6 +278,7 @@ Test(grace, forks_under_readers_and_deferrals_leave_both_sides_working, .timeout
 {
 	pthread_t threads[4];
 
+	SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK();
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(pthread_create(&threads[i], NULL, i % 2 ? read_forever : defer_forever, NULL), 0);
 	for (int i = 0; i < 40; i++) {

@@ -15,6 +15,7 @@
 
 #include "runtime/backing_sys.h"
 #include "runtime/grace.h"
+#include "runtime/machine.h"
 #include "runtime/pack.h"
 #include "test/unit/pack_test.h"
 
@@ -142,8 +143,6 @@ Test(pack_fork, a_page_shown_twice_shows_the_childs_own_pack_in_the_child)
 	char *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pid_t pid;
 
-	if (lacks_second_views())
-		cr_skip_test(LACKS_SECOND_VIEWS);
 	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 4096, 4096, &block), 0);
 	cr_assert_eq(shunt_pack_page_dup(&block, page), 0, "%s", shunt_error());
 	write_tiny(block.rw, 1);
@@ -153,6 +152,8 @@ Test(pack_fork, a_page_shown_twice_shows_the_childs_own_pack_in_the_child)
 		CHILD_ASSERT(call(page) == 1);
 		write_tiny(block.rw, 2);
 		CHILD_ASSERT(shunt_pack_finalize(&block, 1) == 0);
+		/* Finalizing is for the block's own address; the page is another one, as of a stub in an image. */
+		shunt_machine_sync_caches(page, block.rw, TINY_LEN);
 		CHILD_ASSERT(call(page) == 2);
 		_exit(0);
 	}

@@ -12,15 +12,15 @@
 
 #include "targets/target.h"
 
-#define TINY_LEN 8u
+#define TINY_LEN 12u
 
 /* Writes "return number" (below 65536) of TINY_LEN bytes. */
 static inline void write_tiny(void *to, uint32_t number)
 {
 #if defined(__x86_64__)
-	uint8_t code[TINY_LEN] = { 0xb8, (uint8_t)number, (uint8_t)(number >> 8), 0, 0, 0xc3, 0xcc, 0xcc }; /* mov eax, imm32; ret */
+	uint8_t code[TINY_LEN] = { 0xb8, (uint8_t)number, (uint8_t)(number >> 8), 0, 0, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc }; /* mov eax, imm32; ret */
 #else
-	uint32_t code[2] = { 0x52800000u | number << 5, 0xd65f03c0u }; /* movz w0, #imm16; ret */
+	uint32_t code[3] = { 0xd503245fu, 0x52800000u | number << 5, 0xd65f03c0u }; /* bti c; movz w0, #imm16; ret */
 #endif
 	memcpy(to, code, TINY_LEN);
 }

@@ -105,10 +105,11 @@ static uint64_t my_stub(uint64_t a, uint64_t b)
 	return a * 31 + b;
 }
 
+/* dso_local: the old dynamic linker behind MCJIT loses GOT entries of code in the large model on arm64. */
 static const char text[] =
-	"@array = external global i8\n"
-	"@percpu_array = external global i8\n"
-	"@percpu_hash = external global i8\n"
+	"@array = external dso_local global i8\n"
+	"@percpu_array = external dso_local global i8\n"
+	"@percpu_hash = external dso_local global i8\n"
 	"declare i32 @shunt_cpu_id()\n"
 	"declare ptr @shunt_percpu_this(ptr)\n"
 	"declare ptr @shunt_percpu_of(ptr, i32)\n"

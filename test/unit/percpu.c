@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The per-CPU area: allocation, layout, zeroing; and where the CPU number comes from. */
 #include <criterion/criterion.h>
+#include "test/lacks.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -329,6 +330,8 @@ Test(percpu, without_address_space_the_refusal_says_so)
 	struct rlimit limit = {.rlim_cur = (rlim_t)1 << 30, .rlim_max = (rlim_t)1 << 30};
 	void *p = NULL;
 
+	if (lacks_address_limit())
+		cr_skip_test(LACKS_ADDRESS_LIMIT);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	cr_skip_test("the sanitizer's shadow needs more address space than the limit of this test");
 #endif

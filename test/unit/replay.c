@@ -81,6 +81,7 @@ Test(replay_setting, each_form_fills_the_value_from_its_first_byte)
 {
 	assert_parses("0", "00000000", 4);
 	assert_parses("258", "02010000", 4);
+	assert_parses("010", "0a000000", 4);
 	assert_parses("0xff", "ff00000000000000", 8);
 	assert_parses("-1", "ffffffff", 4);
 	assert_parses("-2147483648", "00000080", 4);
@@ -104,13 +105,29 @@ Test(replay_setting, what_is_malformed_or_too_long_is_refused_with_the_text_in_t
 		{ "256", 1 },	   { "-129", 1 },      { "port:", 4 },	  { "port:65536", 4 },	   { "port:1", 1 },
 		{ "10.0.0", 4 },   { "10.0.0.1", 3 },  { "fd00::1", 4 },  { "10.0.0.0/33", 8 },	   { "10.0.0.0/8", 4 },
 		{ "hex:", 4 },	   { "hex:0", 4 },     { "hex:zz", 4 },	  { "hex:0011223344", 4 }, { "ea:45:63:8c:4b:6d", 4 },
-		{ "1 ", 4 },	   { "/8", 8 },	       { "--1", 4 },	  { "18446744073709551616", 8 },
+		{ "1 ", 4 },	   { "10.0.0.1", 16 }, { "fd00::1", 20 },
+		   { "/8", 8 },	       { "--1", 4 },	  { "18446744073709551616", 8 },
 	};
 	uint8_t bytes[32];
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		cr_expect_eq(shunt_replay_parse_bytes(wrong[i].text, "key", bytes, wrong[i].size), -EINVAL, "'%s' was accepted", wrong[i].text);
 		cr_expect(strstr(shunt_error(), wrong[i].text), "'%s' is not in: %s", wrong[i].text, shunt_error());
+	}
+}
+
+Test(replay_timing, p99_is_not_below_the_median_with_few_batches)
+{
+	for (size_t nr = 1; nr < 200; nr++) {
+		struct shunt_replay_samples samples;
+		struct shunt_replay_timing timing;
+
+		cr_assert_eq(shunt_replay_samples_init(&samples), 0);
+		for (size_t i = 0; i < nr; i++)
+			shunt_replay_samples_add(&samples, i, 1);
+		shunt_replay_samples_summarize(&samples, &timing);
+		cr_assert_leq(timing.median_ns, timing.p99_ns, "%zu batches", nr);
+		shunt_replay_samples_fini(&samples);
 	}
 }
 
