@@ -43,6 +43,9 @@ struct shunt_bpf_options {
 	shunt_remark_fn *remark;     /* what the passes did and left */
 	void *remark_user;
 	enum shunt_pass_rmw rmw;     /* updates of map values; default: exact */
+	const void *code;            /* loaded instead of compiling: what shunt_bpf_emit made of the same object for this machine; the caller's
+	                                until compile. NULL: compile */
+	size_t code_len;
 };
 
 /* Opens an object; options may be NULL, are copied (strings too). The object holds its maps. -EINVAL: not a BPF object, or a broken one (section,
@@ -91,6 +94,14 @@ SHUNT_API int shunt_bpf_set_helper(struct shunt_bpf_object *object, unsigned num
  * may be tried again, say with a helper set. Programs that a PROG_ARRAY lists in the object are compiled with the programs that use it, and
  * are in the map from then until the object is closed. */
 SHUNT_API int shunt_bpf_compile(struct shunt_bpf_object *object);
+
+/*
+ * Compiles for another process, and perhaps another machine: target is x86_64-linux-gnu or aarch64-linux-gnu, the result an ELF object
+ * (relocatable) that the caller frees. It leaves undefined "map.NAME" (the struct shunt_map), "data" SECTION, functions of shunt/abi.h and
+ * helpers (SHUNT_HELPER_PREFIX). cpu: SHUNT_PASS_CPU_RSEQ_AOT, or SHUNT_PASS_CPU_CALL for a process without glibc's rseq. Errors are those of
+ * shunt_bpf_compile, and -ENOTSUP for another target. The object stays as it was.
+ */
+SHUNT_API int shunt_bpf_emit(struct shunt_bpf_object *object, const char *target, enum shunt_pass_cpu cpu, void **bytes, size_t *len);
 
 /* Entry address, NULL before compile or for a program that was not compiled. Attach it to a dispatcher; call it in a read section. */
 SHUNT_API const void *shunt_bpf_program_entry(const struct shunt_bpf_program *program);

@@ -11,7 +11,9 @@
 #include <string.h>
 #include <llvm-c/Core.h>
 #include <shunt/jit.h>
+#include <shunt/percpu.h>
 #include <shunt/reader.h>
+#include "lib/jit/emit.h"
 
 /* Helpers of the host go by names that no pass knows: a pass would put the built-in meaning in their place. */
 #define HOST_HELPER_PREFIX "bpf_host_helper."
@@ -157,8 +159,35 @@ static int add_helpers(struct link_table *table, const struct shunt_bpf_object *
 	return err;
 }
 
-static int fill_table(struct link_table *table, const struct shunt_bpf_object *object, const struct bpf_reached *reached,
-		      LLVMModuleRef module)
+struct helper_search {
+	struct link_table *table;
+	const struct shunt_bpf_object *object;
+};
+
+/* A name that compiled code leaves undefined. */
+static int add_named_helper(void *user, const char *name)
+{
+	const struct helper_search *search = user;
+	shunt_bpf_helper_fn *fn = NULL;
+	struct shunt_cpu_index index;
+	uint32_t number;
+
+	if (!strcmp(name, "__rseq_offset")) {
+		shunt_cpu_index(&index);
+		if (index.source != SHUNT_CPU_RSEQ)
+			return shunt_fail(ENOTSUP, "%s: the code finds its CPU through rseq, which this process does not have: compile it with "
+					  "shunt compile --cpu call", search->object->name);
+	}
+	if (sscanf(name, SHUNT_HELPER_PREFIX "%u", &number) == 1) {
+		fn = host_helper(search->object, number);
+		if (!fn)
+			fn = bpf_helper_builtin(number);
+	}
+	return fn ? add_symbol(search->table, (const void *)(uintptr_t)fn, "", name) : 0;
+}
+
+/* Maps and data, by the names that the module has for them. */
+static int fill_table(struct link_table *table, const struct shunt_bpf_object *object, const struct bpf_reached *reached)
 {
 	int err = 0;
 
@@ -174,7 +203,7 @@ static int fill_table(struct link_table *table, const struct shunt_bpf_object *o
 		if (reached->datas[i])
 			err = add_symbol(table, object->unit.datas[i].bytes, "data", object->unit.datas[i].name);
 	}
-	return err ? err : add_helpers(table, object, module);
+	return err;
 }
 
 static void free_table(struct link_table *table)
@@ -184,6 +213,88 @@ static void free_table(struct link_table *table)
 	free(table->names);
 	free(table->symbols);
 	free(table->maps);
+}
+
+/* Code that shunt_bpf_emit made: its names get this process's addresses. */
+static int load_code(struct shunt_bpf_object *object, struct shunt_jit *jit, const struct bpf_reached *reached)
+{
+	struct shunt_jit_module_options options = { 0 };
+	struct link_table table = { 0 };
+	struct helper_search search = { &table, object };
+	int err = fill_table(&table, object, reached);
+
+	if (!err)
+		err = jit_each_undefined(object->options.code, object->options.code_len, add_named_helper, &search);
+	options.symbols = table.symbols;
+	options.nr_symbols = table.nr;
+	if (err == -ENOMEM)
+		err = bpf_no_memory(object->name);
+	else if (!err)
+		err = jit_load_object(jit, object->options.code, object->options.code_len, &options, &object->module);
+	free_table(&table);
+	return err;
+}
+
+int shunt_bpf_emit(struct shunt_bpf_object *object, const char *target, enum shunt_pass_cpu cpu, void **bytes, size_t *len)
+{
+	struct shunt_pass_options passes = { .cpu = cpu,
+					     .rmw = object->options.rmw ? object->options.rmw : SHUNT_PASS_RMW_EXACT,
+					     .remark = object->options.remark,
+					     .remark_user = object->options.remark_user };
+	struct shunt_jit_module_options options = { .pipeline = object->pipeline, .passes = &passes };
+	struct shunt_jit *emitter = NULL;
+	struct link_table table = { 0 };
+	struct bpf_reached reached;
+	LLVMContextRef context;
+	LLVMModuleRef module;
+	LLVMMemoryBufferRef buffer = NULL;
+	int err;
+
+	if (cpu != SHUNT_PASS_CPU_CALL && cpu != SHUNT_PASS_CPU_RSEQ_AOT)
+		return shunt_fail(EINVAL, "%s: code for another process finds the CPU by a call or through glibc's rseq only", object->name);
+	err = bpf_reached_init(&reached, object);
+	if (err)
+		return err;
+	err = choose(object, &reached);
+	if (!err)
+		err = check(object, &reached);
+	if (!err)
+		err = jit_emitter_create(target, 2, &emitter);
+	if (err)
+		goto out;
+	context = LLVMContextCreate();
+	err = bpf_translate(&object->unit, reached.funcs, context, shunt_jit_triple(emitter), shunt_jit_data_layout(emitter), &module);
+	if (err) {
+		LLVMContextDispose(context);
+		goto out;
+	}
+	err = fill_table(&table, object, &reached);
+	if (err) {
+		LLVMDisposeModule(module);
+		LLVMContextDispose(context);
+		err = bpf_no_memory(object->name);
+		goto out;
+	}
+	/* Where the maps lie is known when the code is loaded. */
+	for (size_t i = 0; i < table.nr_maps; i++)
+		table.maps[i].address = table.maps[i].values = 0;
+	passes.maps = table.maps;
+	passes.nr_maps = table.nr_maps;
+	err = jit_emitter_emit(emitter, context, module, &options, &object->counts, &buffer);
+	if (err)
+		goto out;
+	*len = LLVMGetBufferSize(buffer);
+	*bytes = malloc(*len);
+	if (*bytes)
+		memcpy(*bytes, LLVMGetBufferStart(buffer), *len);
+	else
+		err = bpf_no_memory(object->name);
+	LLVMDisposeMemoryBuffer(buffer);
+out:
+	free_table(&table);
+	jit_emitter_destroy(emitter);
+	bpf_reached_fini(&reached);
+	return err;
 }
 
 static int load(struct shunt_bpf_object *object, struct shunt_jit *jit, const struct bpf_reached *reached)
@@ -198,12 +309,18 @@ static int load(struct shunt_bpf_object *object, struct shunt_jit *jit, const st
 	LLVMModuleRef module;
 	int err;
 
+	if (object->options.code) {
+		LLVMContextDispose(context);
+		return load_code(object, jit, reached);
+	}
 	err = bpf_translate(&object->unit, reached->funcs, context, shunt_jit_triple(jit), shunt_jit_data_layout(jit), &module);
 	if (err) {
 		LLVMContextDispose(context);
 		return err;
 	}
-	err = fill_table(&table, object, reached, module);
+	err = fill_table(&table, object, reached);
+	if (!err)
+		err = add_helpers(&table, object, module);
 	if (err) {
 		LLVMDisposeModule(module);
 		LLVMContextDispose(context);

@@ -28,7 +28,7 @@ static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 	}
 }
 
-static int run_passes(LLVMModuleRef module, const struct shunt_jit_module_options *options, struct shunt_pass_counts *counts)
+static int run_passes(const struct shunt_jit *jit, LLVMModuleRef module, const struct shunt_jit_module_options *options, struct shunt_pass_counts *counts)
 {
 	struct shunt_pass_options passes = { 0 };
 	const char *pipeline = options && options->pipeline ? options->pipeline : "shunt";
@@ -39,7 +39,7 @@ static int run_passes(LLVMModuleRef module, const struct shunt_jit_module_option
 		return 0;
 	if (options && options->passes)
 		passes = *options->passes;
-	if (passes.cpu == SHUNT_PASS_CPU_CALL) {
+	if (passes.cpu == SHUNT_PASS_CPU_CALL && !jit->elsewhere) {
 		struct shunt_cpu_index index;
 
 		shunt_cpu_index(&index);
@@ -48,7 +48,7 @@ static int run_passes(LLVMModuleRef module, const struct shunt_jit_module_option
 			passes.cpu_offset = index.tp_offset;
 		}
 	}
-	if (!passes.nr_cpus)
+	if (!passes.nr_cpus && !jit->elsewhere)
 		passes.nr_cpus = shunt_nr_cpus();
 	err = shunt_passes_run(module, pipeline, &passes, counts, &error);
 	if (err)
@@ -109,7 +109,7 @@ static int compile(const struct shunt_jit *jit, LLVMModuleRef module, LLVMTarget
 	int err = jit_prepare(jit, machine, module);
 
 	if (!err)
-		err = run_passes(module, options, &out->counts);
+		err = run_passes(jit, module, options, &out->counts);
 	if (!err)
 		err = verify(module);
 	if (!err)

@@ -143,6 +143,35 @@ static void list_del(struct shunt_jit_module *module)
 	pthread_mutex_unlock(&jit->list_mutex);
 }
 
+static int link_and_list(struct shunt_jit *jit, LLVMMemoryBufferRef object, const struct shunt_jit_module_options *options,
+			 struct shunt_jit_module *module)
+{
+	int err = jit_link(jit, object, options ? options->symbols : NULL, options ? options->nr_symbols : 0, module);
+
+	if (!err)
+		list_add(jit, module);
+	return err;
+}
+
+int jit_add_object(struct shunt_jit *jit, LLVMMemoryBufferRef object, const struct shunt_jit_module_options *options,
+		   struct shunt_jit_module **out)
+{
+	struct shunt_jit_module *module = calloc(1, sizeof(*module));
+	int err;
+
+	if (!module) {
+		LLVMDisposeMemoryBuffer(object);
+		return shunt_fail(ENOMEM, "out of memory for a module");
+	}
+	module->jit = jit;
+	err = link_and_list(jit, object, options, module);
+	if (err)
+		jit_module_release(module);
+	else
+		*out = module;
+	return err;
+}
+
 int shunt_jit_add(struct shunt_jit *jit, LLVMContextRef context, LLVMModuleRef llvm_module,
 		  const struct shunt_jit_module_options *options, struct shunt_jit_module **out)
 {
@@ -163,13 +192,12 @@ int shunt_jit_add(struct shunt_jit *jit, LLVMContextRef context, LLVMModuleRef l
 	if (context)
 		LLVMContextDispose(context);
 	if (!err)
-		err = jit_link(jit, object, options ? options->symbols : NULL, options ? options->nr_symbols : 0, module);
+		err = link_and_list(jit, object, options, module);
 	if (err) {
 		if (module)
 			jit_module_release(module);
 		return err;
 	}
-	list_add(jit, module);
 	*out = module;
 	return 0;
 }

@@ -28,6 +28,7 @@ struct shunt_jit {
 	struct jit_linking_layer layer;
 	unsigned opt_level;
 	bool keep_ir;
+	bool elsewhere; /* emit.c: its code runs in another process, nothing of this one may be in it */
 	char *triple, *data_layout, *cpu, *features;
 
 	pthread_mutex_t link_mutex;
@@ -93,6 +94,9 @@ int jit_link(struct shunt_jit *jit, LLVMMemoryBufferRef object, const struct shu
 void jit_link_symbol(void *jit, const char *name, size_t name_len, void *address, size_t size);
 void jit_link_failed(void *jit, int err);
 void jit_link_report(void *jit, LLVMErrorRef error);
+/* jit.c: links object as a module of jit's. Consumes object. */
+int jit_add_object(struct shunt_jit *jit, LLVMMemoryBufferRef object, const struct shunt_jit_module_options *options,
+		   struct shunt_jit_module **out);
 /* Frees module's code (nobody runs it any more) and the module. Not the reference on its jit. */
 void jit_module_release(struct shunt_jit_module *module);
 

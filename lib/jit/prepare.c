@@ -120,6 +120,15 @@ static void remove_unknown_features(LLVMTargetMachineRef machine, LLVMContextRef
 	free(known);
 }
 
+/* Packs are mapped so that indirect branches must land on landing pads, where an arm64 machine has them; `bti` does nothing elsewhere. */
+static void add_landing_pads(LLVMValueRef function)
+{
+	static const char kind[] = "branch-target-enforcement", value[] = "true";
+
+	LLVMAddAttributeAtIndex(function, LLVMAttributeFunctionIndex,
+				LLVMCreateStringAttribute(LLVMGetModuleContext(LLVMGetGlobalParent(function)), kind, strlen(kind), value, strlen(value)));
+}
+
 int jit_prepare(const struct shunt_jit *jit, LLVMTargetMachineRef machine, LLVMModuleRef module)
 {
 	const unsigned optnone = LLVMGetEnumAttributeKindForName("optnone", strlen("optnone"));
@@ -139,6 +148,8 @@ int jit_prepare(const struct shunt_jit *jit, LLVMTargetMachineRef machine, LLVMM
 		remove_unknown_cpu(machine, function, "target-cpu");
 		remove_unknown_cpu(machine, function, "tune-cpu");
 		remove_unknown_features(machine, LLVMGetModuleContext(module), function);
+		if (!strncmp(jit->triple, "aarch64", strlen("aarch64")))
+			add_landing_pads(function);
 	}
 	return err;
 }

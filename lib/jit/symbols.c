@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/rseq.h>
 #include <shunt/dispatcher.h>
 #include "runtime/log.h"
 
@@ -43,6 +44,7 @@ static const struct {
 } builtins[] = {
 #define OTHERS(name) { #name, (const void *)name },
 #define LIBGCCS(name) { #name, (const void *)jit_libgcc_##name },
+	{ "__rseq_offset", &__rseq_offset }, /* code that was compiled ahead of time finds the CPU's number through it */
 	SHUNT_FUNCTIONS(OTHERS)
 	LIBC_FUNCTIONS(OTHERS)
 	LIBGCC_FUNCTIONS(LIBGCCS)
