@@ -26,25 +26,27 @@ static const char *name_target(void *user, uint64_t value, uint64_t *type, uint6
 	return found;
 }
 
-int shunt_replay_disassemble(const void *code, size_t len, shunt_replay_symbol_fn *symbol, void *user, FILE *out)
+int shunt_replay_disassemble_for(const char *triple, const void *code, size_t len, uint64_t addr, shunt_replay_symbol_fn *symbol, void *user,
+				 FILE *out)
 {
 	struct listing listing = { symbol, user };
-	char *triple = LLVMGetDefaultTargetTriple();
 	LLVMDisasmContextRef disassembler;
 	const uint8_t *bytes = code;
 	size_t offset = 0;
 
-	LLVMInitializeNativeTarget();
-	LLVMInitializeNativeDisassembler();
+	LLVMInitializeX86TargetInfo();
+	LLVMInitializeX86TargetMC();
+	LLVMInitializeX86Disassembler();
+	LLVMInitializeAArch64TargetInfo();
+	LLVMInitializeAArch64TargetMC();
+	LLVMInitializeAArch64Disassembler();
 	disassembler = LLVMCreateDisasm(triple, &listing, 0, NULL, name_target);
-	LLVMDisposeMessage(triple);
 	if (!disassembler)
-		return shunt_fail(ENOTSUP, "LLVM has no disassembler for this machine");
+		return shunt_fail(ENOTSUP, "LLVM has no disassembler for '%s'", triple);
 	LLVMSetDisasmOptions(disassembler, LLVMDisassembler_Option_PrintImmHex);
 	while (offset < len) {
 		char text[128];
-		size_t used = LLVMDisasmInstruction(disassembler, (uint8_t *)bytes + offset, len - offset, (uintptr_t)(bytes + offset), text,
-						    sizeof(text));
+		size_t used = LLVMDisasmInstruction(disassembler, (uint8_t *)bytes + offset, len - offset, addr + offset, text, sizeof(text));
 
 		fprintf(out, "  %4zx:", offset);
 		for (size_t i = 0; i < 10; i++)
@@ -59,4 +61,13 @@ int shunt_replay_disassemble(const void *code, size_t len, shunt_replay_symbol_f
 	}
 	LLVMDisasmDispose(disassembler);
 	return 0;
+}
+
+int shunt_replay_disassemble(const void *code, size_t len, shunt_replay_symbol_fn *symbol, void *user, FILE *out)
+{
+	char *triple = LLVMGetDefaultTargetTriple();
+	int err = shunt_replay_disassemble_for(triple, code, len, (uintptr_t)code, symbol, user, out);
+
+	LLVMDisposeMessage(triple);
+	return err;
 }

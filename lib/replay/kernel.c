@@ -21,7 +21,10 @@
 struct kernel_queue {
 	struct bpf_object *object;
 	int program_fd;
+	char *verifier_log; /* of the program; libbpf holds it until the object is closed */
 };
+
+#define VERIFIER_LOG_LEN (1u << 20)
 
 struct kernel_map {
 	struct shunt_map *map; /* the queue's object holds it */
@@ -73,20 +76,35 @@ static int prepare_maps(struct shunt_replay_kernel *kernel, struct shunt_replay_
 	return 0;
 }
 
+/* The wanted program, and in an object with a program array also those that its tail calls may reach. */
+static bool has_program_array(const struct bpf_object *object)
+{
+	const struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object)
+		if (bpf_map__type(map) == BPF_MAP_TYPE_PROG_ARRAY)
+			return true;
+	return false;
+}
+
 static int choose_program(struct shunt_replay_queue *queue, struct bpf_object *object, struct bpf_program **out)
 {
 	const char *wanted = shunt_bpf_program_name(queue->prog);
+	bool load_all = has_program_array(object);
 	struct bpf_program *program;
 
 	*out = NULL;
 	bpf_object__for_each_program(program, object) {
-		bool is_wanted = !strcmp(bpf_program__name(program), wanted);
+		const char *name = bpf_program__name(program);
+		struct shunt_bpf_program *ours = shunt_bpf_find_program(queue->object, name);
+		bool is_wanted = !strcmp(name, wanted);
+		bool is_loaded = is_wanted || (load_all && ours && !shunt_bpf_program_unsupported(ours));
 
-		bpf_program__set_autoload(program, is_wanted);
-		if (is_wanted) {
+		bpf_program__set_autoload(program, is_loaded);
+		if (is_loaded)
 			bpf_program__set_type(program, BPF_PROG_TYPE_XDP);
+		if (is_wanted)
 			*out = program;
-		}
 	}
 	return *out ? 0 : shunt_fail(ENOENT, "%s: libbpf finds no program '%s'", queue->path, wanted);
 }
@@ -107,13 +125,37 @@ static int take_maps(struct shunt_replay_kernel *kernel, struct shunt_replay_que
 			return shunt_fail(ENOMEM, "no memory for the kernel's maps");
 		kernel->maps = maps;
 		maps[kernel->nr_maps++] = (struct kernel_map){ map, bpf_map__fd(kernel_map) };
-		if (!shunt_replay_kernel_map_is_comparable(map))
+		if (!shunt_replay_kernel_map_is_copied(map))
 			continue;
 		err = shunt_replay_kernel_map_copy(map, bpf_map__fd(kernel_map));
 		if (err)
 			return err;
 	}
 	return 0;
+}
+
+/* The verifier's last line but its statistics: the reason. */
+static const char *verifier_reason(char *log)
+{
+	char *statistics = strstr(log, "processed ");
+	char *line;
+
+	if (statistics)
+		*statistics = 0;
+	for (size_t len = strlen(log); len && log[len - 1] == '\n';)
+		log[--len] = 0;
+	line = strrchr(log, '\n');
+	return line ? line + 1 : log;
+}
+
+static int fail_load(struct shunt_replay_queue *queue, struct kernel_queue *side, int err)
+{
+	const char *reason = verifier_reason(side->verifier_log);
+
+	if (!*reason)
+		reason = libbpf_message[0] ? libbpf_message : "libbpf says no more";
+	/* The verifier refuses with EACCES, too: only a missing right is EPERM. */
+	return shunt_fail(err == -EACCES ? EINVAL : -err, "%s: the kernel does not load it: %s: %s", queue->path, strerror(-err), reason);
 }
 
 static int load_queue(struct shunt_replay_kernel *kernel, size_t i)
@@ -133,10 +175,13 @@ static int load_queue(struct shunt_replay_kernel *kernel, size_t i)
 		err = choose_program(queue, object, &program);
 	if (err)
 		return err;
+	kernel->queues[i].verifier_log = calloc(1, VERIFIER_LOG_LEN);
+	if (!kernel->queues[i].verifier_log)
+		return shunt_fail(ENOMEM, "no memory for the verifier's log");
+	bpf_program__set_log_buf(program, kernel->queues[i].verifier_log, VERIFIER_LOG_LEN);
 	err = bpf_object__load(object);
 	if (err)
-		return shunt_fail(-err, "%s: the kernel does not load it: %s; %s", queue->path, strerror(-err),
-				  libbpf_message[0] ? libbpf_message : "no message");
+		return fail_load(queue, &kernel->queues[i], err);
 	kernel->queues[i].program_fd = bpf_program__fd(program);
 	return take_maps(kernel, queue, object);
 }
@@ -173,8 +218,10 @@ void shunt_replay_kernel_close(struct shunt_replay_kernel *kernel)
 {
 	if (!kernel)
 		return;
-	for (size_t i = 0; i < kernel->replay->nr_queues; i++)
+	for (size_t i = 0; i < kernel->replay->nr_queues; i++) {
 		bpf_object__close(kernel->queues[i].object);
+		free(kernel->queues[i].verifier_log);
+	}
 	free(kernel->maps);
 	free(kernel->queues);
 	free(kernel);
@@ -211,23 +258,64 @@ static int compare_frame(struct shunt_replay_kernel *kernel, size_t frame, struc
 	const struct shunt_replay_frame *captured = &replay->capture->frames[frame];
 	size_t q = shunt_replay_queue_of(captured, (uint32_t)replay->nr_queues);
 	struct shunt_xdp_ctx *ctx = &replay->buffers->contexts[frame];
+	/* The kernel gives back metadata, too, before the frame. */
+	const uint8_t *start;
 	uint8_t result[4096];
 	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_out = result, .data_size_out = sizeof(result), .repeat = 1);
 	uint32_t verdict = run_ours(replay, &replay->queues[q], frame);
-	size_t len = (uint8_t *)ctx->data_end - (uint8_t *)ctx->data;
 	int err = run_kernel(kernel, q, captured, &opts);
+	size_t len;
 
 	if (err)
 		return err;
+	start = ctx->data_meta;
+	len = (const uint8_t *)ctx->data_end - start;
 	check->nr_frames++;
 	shunt_replay_count_verdict(&replay->queues[q], verdict);
 	if (verdict != opts.retval)
 		shunt_replay_check_note(check, &check->nr_verdict_diffs, "frame %zu, queue %zu: verdict %u here, %u in the kernel", frame + 1, q,
 					verdict, opts.retval);
-	if (len != opts.data_size_out || memcmp(ctx->data, result, len))
+	if (len != opts.data_size_out || memcmp(start, result, len))
 		shunt_replay_check_note(check, &check->nr_frame_diffs, "frame %zu, queue %zu: %zu bytes here, %u in the kernel%s", frame + 1, q,
 					len, opts.data_size_out, len == opts.data_size_out ? ", with other contents" : "");
 	shunt_replay_buffers_restore(replay->buffers, frame, true);
+	return 0;
+}
+
+static void compare_section(const struct shunt_replay_queue *queue, const char *section, const uint8_t *ours, const uint8_t *theirs,
+			    size_t len, struct shunt_replay_check *check)
+{
+	for (size_t offset = 0; offset < len; offset += 8) {
+		size_t left = len - offset < 8 ? len - offset : 8;
+
+		check->nr_map_values++;
+		if (memcmp(ours + offset, theirs + offset, left))
+			shunt_replay_check_note(check, &check->nr_map_diffs, "%s: variables in %s differ from byte %zu on", queue->path, section,
+						offset);
+	}
+}
+
+/* Variables of .data and .bss: in the kernel the only value of an array that libbpf names "object.section". */
+static int compare_globals(struct shunt_replay_queue *queue, struct bpf_object *object, struct shunt_replay_check *check)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, object) {
+		const char *section = strchr(bpf_map__name(map), '.');
+		bool is_variable = bpf_map__is_internal(map) && section && (!strncmp(section, ".data", 5) || !strncmp(section, ".bss", 4));
+		size_t len = 0, their_len = bpf_map__value_size(map);
+		const uint8_t *ours = is_variable ? shunt_bpf_section_data(queue->object, section, &len) : NULL;
+		uint8_t *theirs;
+
+		if (!ours)
+			continue;
+		theirs = calloc(1, their_len);
+		if (!theirs)
+			return shunt_fail(ENOMEM, "no memory to compare %s", section);
+		if (!bpf_map_lookup_elem(bpf_map__fd(map), &(uint32_t){ 0 }, theirs))
+			compare_section(queue, section, ours, theirs, len < their_len ? len : their_len, check);
+		free(theirs);
+	}
 	return 0;
 }
 
@@ -258,6 +346,8 @@ int shunt_replay_kernel_compare(struct shunt_replay_kernel *kernel, struct shunt
 	for (size_t i = 0; i < kernel->nr_maps && !err; i++)
 		if (shunt_replay_kernel_map_is_comparable(kernel->maps[i].map))
 			err = shunt_replay_kernel_map_compare(kernel->maps[i].map, kernel->maps[i].fd, check);
+	for (size_t i = 0; i < kernel->replay->nr_queues && !err; i++)
+		err = compare_globals(&kernel->replay->queues[i], kernel->queues[i].object, check);
 	sched_setaffinity(0, sizeof(affinity), &affinity);
 	return err;
 }

@@ -44,6 +44,14 @@ bool shunt_replay_kernel_map_is_comparable(const struct shunt_map *map)
 	}
 }
 
+bool shunt_replay_kernel_map_is_copied(const struct shunt_map *map)
+{
+	uint32_t type = shunt_map_abi(map)->type;
+
+	return shunt_replay_kernel_map_is_comparable(map) || type == SHUNT_MAP_DEVMAP || type == SHUNT_MAP_DEVMAP_HASH ||
+	       type == SHUNT_MAP_CPUMAP || type == SHUNT_MAP_XSKMAP;
+}
+
 void shunt_replay_check_note(struct shunt_replay_check *check, uint64_t *counter, const char *format, ...)
 {
 	va_list args;
@@ -84,7 +92,7 @@ int shunt_replay_kernel_map_copy(struct shunt_map *map, int fd)
 		if (shunt_map_host_lookup(map, b.key, b.ours) || (is_array(map) && is_zero(b.ours, b.value_size)))
 			continue;
 		if (bpf_map_update_elem(fd, b.key, b.ours, BPF_ANY))
-			err = shunt_fail(errno, "map '%s': the kernel does not take an entry: %s", shunt_map_name(map), strerror(errno));
+			err = shunt_fail(EINVAL, "map '%s': the kernel does not take an entry: %s", shunt_map_name(map), strerror(errno));
 	}
 	free(b.key);
 	return err;

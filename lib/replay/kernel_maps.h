@@ -8,8 +8,10 @@
 
 /* True when contents of this map type mean the same on both sides: PROG_ARRAY, redirect maps and maps of maps hold references. */
 bool shunt_replay_kernel_map_is_comparable(const struct shunt_map *map);
+/* True when the kernel takes our entries: also device and CPU maps, whose entries decide verdicts. */
+bool shunt_replay_kernel_map_is_copied(const struct shunt_map *map);
 
-/* Kernel map fd := contents of map. */
+/* Kernel map fd := contents of map. -EINVAL when the kernel does not take an entry. */
 int shunt_replay_kernel_map_copy(struct shunt_map *map, int fd);
 
 /* Adds to check what map and the kernel map fd hold in common and in difference. */

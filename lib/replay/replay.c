@@ -61,6 +61,8 @@ static int open_queue(struct shunt_replay *replay, struct shunt_replay_queue *qu
 		.pins = replay->pins,
 		.pipeline = options->pipeline,
 		.keep_ir = options->keep_ir,
+		.code = options->code,
+		.code_len = options->code_len,
 		.remark = keep_remark,
 		.remark_user = replay,
 	};
@@ -99,6 +101,10 @@ int shunt_replay_create(const char *capture, const struct shunt_replay_options *
 	if (!options->nr_queues) {
 		free(replay);
 		return shunt_fail(EINVAL, "a replay needs at least one queue");
+	}
+	if (options->code && options->nr_queues > 1) {
+		free(replay);
+		return shunt_fail(EINVAL, "code that was compiled before is for one queue, not %zu", options->nr_queues);
 	}
 	if (replay)
 		replay->queues = calloc(options->nr_queues, sizeof(*replay->queues));
@@ -195,6 +201,7 @@ static void add_counts(struct shunt_pass_counts *sum, const struct shunt_pass_co
 	sum->percpu_hash_lookups += counts->percpu_hash_lookups;
 	sum->hash_lookups += counts->hash_lookups;
 	sum->dispatches += counts->dispatches;
+	sum->exact_updates += counts->exact_updates;
 	sum->helpers += counts->helpers;
 	sum->missed += counts->missed;
 }

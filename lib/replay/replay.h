@@ -56,6 +56,8 @@ struct shunt_replay_options {
 	bool keep_ir;
 	uint32_t ifindex;          /* 0: 1 */
 	bool anon_arena;           /* code in fd-less memory, so that perf resolves symbols */
+	const void *code;          /* of the only queue, compiled before (shunt_bpf_emit); the caller's until start. NULL: compile */
+	size_t code_len;
 };
 
 struct shunt_replay {

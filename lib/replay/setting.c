@@ -39,8 +39,17 @@ static bool parse_unsigned(const char *text, unsigned long long max, unsigned lo
 	if (!isdigit((unsigned char)*text))
 		return false;
 	errno = 0;
-	*out = strtoull(text, &end, 0);
+	/* No octal: nobody who writes port 010 means 8. */
+	*out = strtoull(text, &end, text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? 16 : 10);
 	return !errno && !*end && *out <= max;
+}
+
+/* An address fills its place: four bytes of an IPv6 key would be another address. */
+static int put_address(const char *text, const char *what, void *out, size_t size, const void *bytes, size_t len)
+{
+	if (len != size)
+		return shunt_fail(EINVAL, "%s '%s' is an address of %zu bytes, the map has %zu; hex: writes any bytes", what, text, len, size);
+	return put(text, what, out, size, bytes, len);
 }
 
 static int parse_integer(const char *text, const char *what, void *out, size_t size)
@@ -131,9 +140,9 @@ int shunt_replay_parse_bytes(const char *text, const char *what, void *out, size
 	if (parse_mac(text, bytes))
 		return put(text, what, out, size, bytes, 6);
 	if (inet_pton(AF_INET, text, bytes) == 1)
-		return put(text, what, out, size, bytes, 4);
+		return put_address(text, what, out, size, bytes, 4);
 	if (inet_pton(AF_INET6, text, bytes) == 1)
-		return put(text, what, out, size, bytes, 16);
+		return put_address(text, what, out, size, bytes, 16);
 	return parse_integer(text, what, out, size);
 }
 
@@ -144,6 +153,20 @@ static void spread(uint8_t *value, size_t stride, size_t size)
 		memcpy(value + offset, value, stride);
 }
 
+/* Maps whose values are addresses of this process: no number that a person writes is one. */
+static bool holds_references(const struct shunt_map *map)
+{
+	uint32_t type = shunt_map_abi(map)->type;
+
+	return type == SHUNT_MAP_PROG_ARRAY || type == SHUNT_MAP_ARRAY_OF_MAPS || type == SHUNT_MAP_HASH_OF_MAPS;
+}
+
+static int fail_update(const struct shunt_map *map, const char *key_text, int err)
+{
+	return shunt_fail(-err, "map '%s': key '%s': %s", shunt_map_name(map), key_text,
+			  err == -E2BIG ? "beyond the map's max_entries, or the map is full" : strerror(-err));
+}
+
 static int apply(struct shunt_map *map, char *key_text, char *value_text)
 {
 	const struct shunt_map_abi *abi = shunt_map_abi(map);
@@ -152,6 +175,8 @@ static int apply(struct shunt_map *map, char *key_text, char *value_text)
 	uint8_t *value = calloc(1, value_size);
 	int err = key && value ? 0 : shunt_fail(ENOMEM, "no memory for a map entry");
 
+	if (!err && holds_references(map))
+		err = shunt_fail(ENOTSUP, "map '%s' holds programs or maps, which cannot be written as numbers", shunt_map_name(map));
 	if (!err)
 		err = shunt_replay_parse_bytes(key_text, "key", key, abi->key_size);
 	if (!err)
@@ -161,7 +186,7 @@ static int apply(struct shunt_map *map, char *key_text, char *value_text)
 			spread(value, abi->stride, value_size);
 		err = shunt_map_host_update(map, key, value, SHUNT_ANY);
 		if (err)
-			shunt_fail(-err, "map '%s': key '%s': %s", shunt_map_name(map), key_text, strerror(-err));
+			fail_update(map, key_text, err);
 	}
 	free(key);
 	free(value);

@@ -54,8 +54,9 @@ void shunt_replay_samples_summarize(struct shunt_replay_samples *samples, struct
 		return;
 	qsort(samples->ns, samples->nr, sizeof(*samples->ns), compare_floats);
 	out->nr_batches = samples->nr_seen;
-	out->median_ns = samples->ns[samples->nr / 2];
-	out->p99_ns = samples->ns[(samples->nr - 1) * 99 / 100];
+	/* Nearest rank: with few samples p99 is the largest. */
+	out->median_ns = samples->ns[(samples->nr - 1) / 2];
+	out->p99_ns = samples->ns[(samples->nr * 99 + 99) / 100 - 1];
 	out->mean_ns = samples->total_ns / (double)samples->total_frames;
 }
 

@@ -61,5 +61,26 @@ def run_json(*arguments, env=None):
     return json.loads(result.stdout)
 
 
+def needs_rseq(test):
+    """Without rseq there is no CPU number to inline: per-CPU calls stay calls."""
+    if run_json(OBJECTS / "xdpfilt_dny_tcp.o", CAPTURE)["runtime"]["cpu_source"] != "rseq":
+        test.skipTest("the C library did not register rseq here (it cannot under qemu-user)")
+
+
+def compile_bpf(name, folder):
+    """Compiles programs/NAME.bpf.c with clang-19, or None where it cannot."""
+    source = pathlib.Path(__file__).with_name("programs") / f"{name}.bpf.c"
+    target = pathlib.Path(folder) / f"{name}.o"
+    multiarch = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
+    command = ["clang-19", "-target", "bpf", "-O2", "-g", "-I", f"/usr/include/{multiarch}", "-c", source, "-o", target]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    if result.returncode:
+        raise AssertionError(result.stderr)
+    return target
+
+
 def main():
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -5,7 +5,7 @@
 import re
 import unittest
 
-from common import CAPTURE, OBJECTS, main, shunt
+from common import CAPTURE, OBJECTS, main, needs_rseq, shunt
 
 
 class Dump(unittest.TestCase):
@@ -30,6 +30,7 @@ class Dump(unittest.TestCase):
         self.assertRegex(self.block("receive loop"), r"(callq?|bl)\s+.*stub of dispatcher xdp")
 
     def test_a_percpu_hash_lookup_is_a_direct_call(self):
+        needs_rseq(self)
         self.assertRegex(self.block("xdpfilt_dny_all"), r"(callq?|bl)\s+.*shunt_map_find_percpu")
 
 

@@ -6,7 +6,7 @@ import struct
 import tempfile
 import unittest
 
-from common import CAPTURE, OBJECTS, SKIP, main, rules_for, run_json, settings, shunt, skip, xdp_filters
+from common import CAPTURE, compile_bpf, OBJECTS, SKIP, main, rules_for, run_json, settings, shunt, skip, xdp_filters
 
 probe = shunt("run", "--check-kernel", OBJECTS / "xdpfilt_dny_all.o", CAPTURE)
 if probe.returncode == SKIP:
@@ -54,6 +54,44 @@ class Kernel(unittest.TestCase):
         self.assertEqual(kernel["frames"], 1009)
         for kind in ("verdict", "frame", "map"):
             self.assertEqual(kernel[kind + "_differences"], 0, kernel.get("first_difference"))
+
+
+class OwnPrograms(unittest.TestCase):
+    """Programs of ours that do what the xdp-filters do not."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def check(self, name, *arguments):
+        path = compile_bpf(name, self.folder.name)
+        if path is None:
+            self.skipTest("clang-19 is not installed")
+        report = run_json("--check-kernel", *arguments, path, CAPTURE)
+        for kind in ("verdict", "frame", "map"):
+            self.assertEqual(report["kernel"][kind + "_differences"], 0, report["kernel"].get("first_difference"))
+        return report
+
+    def test_metadata_before_a_frame_is_compared_too(self):
+        self.assertEqual(self.check("metadata")["queues"][0]["verdicts"]["pass"], 1009)
+
+    def test_global_variables_are_compared(self):
+        self.assertGreaterEqual(self.check("globals")["kernel"]["map_values"], 4)
+
+    def test_entries_of_a_device_map_reach_the_kernel(self):
+        self.assertEqual(self.check("redirect", "--set", "devices[1]=1")["queues"][0]["verdicts"]["redirect"], 1009)
+        self.assertEqual(self.check("redirect")["queues"][0]["verdicts"]["pass"], 1009)
+
+    def test_a_statically_filled_program_array_is_loaded_on_both_sides(self):
+        self.assertEqual(self.check("tail")["queues"][0]["verdicts"]["drop"], 1009)
+
+    def test_what_the_verifier_refuses_is_a_failure_with_its_reason_not_a_skip(self):
+        path = compile_bpf("refused", self.folder.name)
+        if path is None:
+            self.skipTest("clang-19 is not installed")
+        result = shunt("run", "--check-kernel", path, CAPTURE)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("packet", result.stderr)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import unittest
 
-from common import ADDRESSES, CAPTURE, MACS, OBJECTS, PORTS, main, rules_for, run_json, settings, shunt, xdp_filters
+from common import ADDRESSES, CAPTURE, MACS, OBJECTS, PORTS, main, rules_for, run_json, needs_rseq, settings, shunt, xdp_filters
 
 DENY, ALLOW_TCP = OBJECTS / "xdpfilt_dny_all.o", OBJECTS / "xdpfilt_alw_tcp.o"
 
@@ -49,6 +49,7 @@ class MainJob(unittest.TestCase):
                 self.assertEqual(plain["passes"]["percpu_array_lookups"], 0)
 
     def test_every_percpu_array_lookup_is_inline_and_every_percpu_hash_lookup_a_direct_call(self):
+        needs_rseq(self)
         for path in xdp_filters():
             with self.subTest(path.stem):
                 result = shunt("run", "--dump", "ir", path, CAPTURE)
@@ -62,6 +63,7 @@ class MainJob(unittest.TestCase):
         self.assertEqual(passes["program_calls"], 1)
 
     def test_it_runs_without_rseq(self):
+        needs_rseq(self)
         report = run_json(*settings(rules_for(DENY)), DENY, CAPTURE, env={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"})
         self.assertNotEqual(report["runtime"]["cpu_source"], run_json(DENY, CAPTURE)["runtime"]["cpu_source"])
         with_rseq = run_json(*settings(rules_for(DENY)), DENY, CAPTURE)
