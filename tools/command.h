@@ -11,6 +11,8 @@ enum shunt_exit {
 };
 
 int shunt_command_run(int argc, char **argv);
+int shunt_command_compile(int argc, char **argv);
+int shunt_command_dump(int argc, char **argv);
 int shunt_command_doctor(int argc, char **argv);
 int shunt_command_packs(int argc, char **argv);
 

@@ -94,8 +94,12 @@ const char *report_key(const struct shunt_map *map, const uint8_t *key, char *te
 	size_t used = 0;
 	uint32_t index;
 
-	if (is_hash && abi->key_size == 4)
-		return inet_ntop(AF_INET, key, text, (socklen_t)size);
+	if (is_hash && abi->key_size == 4) {
+		/* Nothing says whether it is an address or a number: both. */
+		memcpy(&index, key, 4);
+		snprintf(text, size, "%u.%u.%u.%u or %u", key[0], key[1], key[2], key[3], index);
+		return text;
+	}
 	if (is_hash && abi->key_size == 16)
 		return inet_ntop(AF_INET6, key, text, (socklen_t)size);
 	if (!is_hash && abi->key_size == 4) {

@@ -106,6 +106,7 @@ static json_t *passes_json(const struct report *report)
 	json_object_set_new(object, "cpu_ids", number(c->cpu_ids));
 	json_object_set_new(object, "percpu_pointers", number(c->percpu_this + c->percpu_of));
 	json_object_set_new(object, "program_calls", number(c->dispatches));
+	json_object_set_new(object, "exact_updates", number(c->exact_updates));
 	json_object_set_new(object, "helper_calls_named", number(c->helpers));
 	json_object_set_new(object, "left", number(c->missed));
 	for (size_t i = 0; i < report->replay->nr_remarks; i++) {

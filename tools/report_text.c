@@ -84,19 +84,31 @@ static bool print_entry(void *user, const struct shunt_map *map, const uint8_t *
 	return true;
 }
 
+/* "queues 0, 1" */
+static void print_holders(const struct shunt_replay *replay, const struct shunt_map *map, FILE *out)
+{
+	size_t nr = 0;
+
+	for (size_t q = 0; q < replay->nr_queues; q++)
+		if (shunt_bpf_find_map(replay->queues[q].object, shunt_map_name(map)) == map)
+			fprintf(out, "%s%zu", nr++ ? ", " : "queue ", q);
+}
+
 static void print_maps(const struct report *report, FILE *out)
 {
 	size_t max = report_count_maps(report->replay);
 	struct shunt_map **maps = calloc(max ? max : 1, sizeof(struct shunt_map *));
 	size_t nr = maps ? report_collect_maps(report->replay, maps, max) : 0;
 
-	fprintf(out, "\nmaps: values as 64-bit integers, entries that are not all zeros\n");
+	fprintf(out, "\nmaps: values as 64-bit integers%s\n", report->all_entries ? "" : ", entries that are not all zeros");
 	for (size_t i = 0; i < nr; i++) {
 		const struct shunt_map_abi *abi = shunt_map_abi(maps[i]);
 		struct entry_printer printer = { out, report->all_entries ? SIZE_MAX : MAX_ENTRIES_SHOWN, 0 };
 
-		fprintf(out, "  %s: %s, key %u, value %u bytes, %s of %s entries\n", shunt_map_name(maps[i]), report_map_type(abi->type),
-			abi->key_size, abi->value_size, report_number(shunt_map_count(maps[i])), report_number(abi->max_entries));
+		fprintf(out, "  %s (", shunt_map_name(maps[i]));
+		print_holders(report->replay, maps[i], out);
+		fprintf(out, "): %s, key %u, value %u bytes, %s of %s entries\n", report_map_type(abi->type), abi->key_size, abi->value_size,
+			report_number(shunt_map_count(maps[i])), report_number(abi->max_entries));
 		report_each_entry(maps[i], report->all_entries, print_entry, &printer);
 		if (printer.nr > printer.max)
 			fprintf(out, "    and %s more (--all-entries)\n", report_number(printer.nr - printer.max));
@@ -113,6 +125,8 @@ static void print_passes(const struct report *report, FILE *out)
 		c->array_lookups, c->cpu_ids, c->percpu_this + c->percpu_of);
 	fprintf(out, "  direct calls: %u per-CPU hash lookups (this CPU's copy inline), %u hash lookups, %u program calls\n", c->percpu_hash_lookups,
 		c->hash_lookups, c->dispatches);
+	if (c->exact_updates)
+		fprintf(out, "  exact: %u updates of per-CPU values that migration cannot tear\n", c->exact_updates);
 	fprintf(out, "  left as they were: %u\n", c->missed);
 	for (size_t i = 0; i < report->replay->nr_remarks; i++) {
 		const struct shunt_replay_remark *remark = &report->replay->remarks[i];

@@ -8,9 +8,11 @@
 #include <shunt/log.h>
 #include "tools/command.h"
 #include "tools/dump.h"
+#include "tools/file.h"
 #include "tools/report.h"
 
 #define KERNEL_TIMING_REPEAT 1000u /* runs a frame on each side when the kernel is timed */
+#define MANY_QUEUES 8              /* more may take a second to compile */
 #define PROGRESS_AFTER_CALLS 10    /* of about ten a second: work that takes longer than a second shows a line */
 
 static const char help[] =
@@ -30,6 +32,7 @@ static const char help[] =
 	"                                needs the right to load BPF programs\n"
 	"      --time-kernel             measure the kernel's BPF_PROG_TEST_RUN beside this (with --check-kernel or alone)\n"
 	"      --ifindex N               ingress_ifindex that programs see (default 1)\n"
+	"      --code FILE.o             load what 'shunt compile' made of the only queue's object for this machine, compile nothing\n"
 	"      --anon-code               keep code in memory without a file, which perf resolves symbols in\n"
 	"  -j, --json                    print the report as JSON\n"
 	"      --all-entries             list every map entry, also zeros\n"
@@ -45,12 +48,12 @@ struct run_arguments {
 	struct dump_selection dump;
 	const char **queues, **settings;
 	size_t nr_settings;
-	const char *capture;
+	const char *capture, *code;
 	uint64_t repeat;
 	bool check_kernel, time_kernel, json, all_entries, remarks, verbose;
 };
 
-enum { OPT_PRIVATE_MAPS = 256, OPT_NO_PASSES, OPT_TIME_KERNEL, OPT_IFINDEX, OPT_ANON_CODE, OPT_ALL_ENTRIES, OPT_REMARKS, OPT_DUMP };
+enum { OPT_PRIVATE_MAPS = 256, OPT_NO_PASSES, OPT_TIME_KERNEL, OPT_IFINDEX, OPT_ANON_CODE, OPT_CODE, OPT_ALL_ENTRIES, OPT_REMARKS, OPT_DUMP };
 
 static const struct option long_options[] = {
 	{ "queue", required_argument, NULL, 'q' },
@@ -62,6 +65,7 @@ static const struct option long_options[] = {
 	{ "time-kernel", no_argument, NULL, OPT_TIME_KERNEL },
 	{ "ifindex", required_argument, NULL, OPT_IFINDEX },
 	{ "anon-code", no_argument, NULL, OPT_ANON_CODE },
+	{ "code", required_argument, NULL, OPT_CODE },
 	{ "json", no_argument, NULL, 'j' },
 	{ "all-entries", no_argument, NULL, OPT_ALL_ENTRIES },
 	{ "remarks", no_argument, NULL, OPT_REMARKS },
@@ -110,6 +114,7 @@ static int parse_option(int option, struct run_arguments *args)
 	case OPT_PRIVATE_MAPS: args->replay.private_maps = true; return -1;
 	case OPT_NO_PASSES: args->replay.pipeline = ""; return -1;
 	case OPT_ANON_CODE: args->replay.anon_arena = true; return -1;
+	case OPT_CODE: args->code = optarg; return -1;
 	case OPT_TIME_KERNEL: args->time_kernel = true; return -1;
 	case OPT_ALL_ENTRIES: args->all_entries = true; return -1;
 	case OPT_REMARKS: args->remarks = true; return -1;
@@ -129,11 +134,16 @@ static int parse_arguments(int argc, char **argv, struct run_arguments *args)
 {
 	int option, status;
 
+	argv[0] = "shunt run"; /* getopt's messages begin with it */
 	while ((option = getopt_long(argc, argv, "q:s:r:cjvh", long_options, NULL)) != -1)
 		if ((status = parse_option(option, args)) >= 0)
 			return status;
+	if (!args->replay.nr_queues && argc - optind > 2)
+		return usage_error("one program and one capture, not also", argv[optind + 2]);
 	if (!args->replay.nr_queues && argc - optind == 2)
 		args->queues[args->replay.nr_queues++] = argv[optind++];
+	if (args->json && (args->dump.ir || args->dump.code || args->dump.tree))
+		return usage_error("--dump prints text, which --json's reader cannot read: one of the two", NULL);
 	if (!args->replay.nr_queues)
 		return usage_error("name a program: PROGRAM.o CAPTURE.pcap, or --queue PROGRAM.o", NULL);
 	if (argc - optind != 1)
@@ -175,7 +185,7 @@ static int fail(const char *step)
 /* The kernel could not be asked at all: not a failure of the programs. */
 static int skip(int err)
 {
-	bool is_denied = err == -EPERM || err == -ENOSYS || err == -EACCES || err == -ENOTSUP || err == -EOPNOTSUPP;
+	bool is_denied = err == -EPERM || err == -ENOSYS || err == -ENOTSUP;
 
 	fprintf(stderr, "shunt run: the kernel check %s: %s\n", is_denied ? "is not possible here" : "failed", shunt_error());
 	return is_denied ? SHUNT_EXIT_SKIPPED : SHUNT_EXIT_FAILED;
@@ -186,13 +196,11 @@ static int print_report(const struct run_arguments *args, const struct report *r
 	dump_print(report->replay, &args->dump, stdout);
 	if (!args->json)
 		report_print_text(report, stdout);
-	else if (report_print_json(report, stdout))
-		return SHUNT_EXIT_FAILED;
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "shunt run: cannot write the report: %s\n", strerror(errno));
+	else if (report_print_json(report, stdout) && !ferror(stdout)) {
+		fprintf(stderr, "shunt run: no memory for the report\n");
 		return SHUNT_EXIT_FAILED;
 	}
-	return SHUNT_EXIT_OK;
+	return SHUNT_EXIT_OK; /* main sees whether all of it could be written */
 }
 
 /* Maps are reported as the counted frames left them, so the kernel is timed before on a replay of its own. */
@@ -247,6 +255,8 @@ static int run_replay(const struct run_arguments *args, struct shunt_replay *rep
 	for (size_t i = 0; i < args->nr_settings; i++)
 		if (shunt_replay_set_map(replay, args->settings[i]))
 			return fail("--set");
+	if (replay->nr_queues > MANY_QUEUES && isatty(STDERR_FILENO))
+		fprintf(stderr, "compiling %zu objects\r", replay->nr_queues);
 	if (shunt_replay_start(replay))
 		return fail("compiling");
 	if (args->check_kernel) {
@@ -272,6 +282,7 @@ int shunt_command_run(int argc, char **argv)
 	struct run_arguments args = { .repeat = 1 };
 	struct report report = { 0 };
 	struct shunt_replay *replay = NULL;
+	void *code = NULL;
 	int status;
 
 	args.queues = calloc((size_t)argc + 1, sizeof(*args.queues));
@@ -290,6 +301,16 @@ int shunt_command_run(int argc, char **argv)
 	status = args.time_kernel ? time_kernel(&args, &report) : SHUNT_EXIT_OK;
 	if (status)
 		goto out;
+	if (args.code) {
+		int err = file_read(args.code, &code, &args.replay.code_len);
+
+		if (err) {
+			fprintf(stderr, "shunt run: --code %s: %s\n", args.code, strerror(-err));
+			status = SHUNT_EXIT_FAILED;
+			goto out;
+		}
+		args.replay.code = code;
+	}
 	if (shunt_replay_create(args.capture, &args.replay, &replay)) {
 		status = fail("opening");
 		goto out;
@@ -299,5 +320,6 @@ int shunt_command_run(int argc, char **argv)
 out:
 	free(args.queues);
 	free(args.settings);
+	free(code);
 	return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* shunt: the command line tool. Finds the command; each command is a file of its own. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "tools/command.h"
@@ -14,6 +15,8 @@ static const struct {
 	const char *summary;
 } commands[] = {
 	{ "run", shunt_command_run, "run BPF programs over a packet capture, through a dispatcher" },
+	{ "compile", shunt_command_compile, "compile a BPF object for x86-64 or arm64, into an object or a shared library" },
+	{ "dump", shunt_command_dump, "print a dispatcher's stub and tree for x86-64 or arm64" },
 	{ "doctor", shunt_command_doctor, "say what this machine gives to generated code, and why" },
 	{ "packs", shunt_command_packs, "draw how packs fill and empty" },
 };
@@ -26,6 +29,15 @@ static void print_help(FILE *out)
 	fprintf(out, "\n'shunt COMMAND --help' says more. shunt --version prints the version.\n");
 }
 
+/* What could not be written was not done. */
+static int finish(int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	fprintf(stderr, "shunt: cannot write the output: %s\n", strerror(errno));
+	return status ? status : SHUNT_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -34,14 +46,14 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+			return finish(commands[i].run(argc - 1, argv + 1));
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		print_help(stdout);
-		return SHUNT_EXIT_OK;
+		return finish(SHUNT_EXIT_OK);
 	}
 	if (!strcmp(argv[1], "--version")) {
 		printf("shunt " SHUNT_VERSION "\n");
-		return SHUNT_EXIT_OK;
+		return finish(SHUNT_EXIT_OK);
 	}
 	fprintf(stderr, "shunt: no command '%s'\n", argv[1]);
 	print_help(stderr);
