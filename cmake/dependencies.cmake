@@ -19,6 +19,7 @@ if(SHUNT_LLVM)
   target_include_directories(shunt_llvm_libs SYSTEM INTERFACE
     "$<BUILD_INTERFACE:${LLVM_INCLUDE_DIRS}>" "$<INSTALL_INTERFACE:${SHUNT_INSTALLED_LLVM_INCLUDE_DIRS}>")
   target_link_libraries(shunt_llvm_libs INTERFACE LLVM)
+  include(${CMAKE_CURRENT_LIST_DIR}/nest_register.cmake)
 endif()
 if(SHUNT_TESTS)
   pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion) # libcriterion-dev

@@ -6,7 +6,7 @@ if(SHUNT_BPF_CLANG AND SHUNT_BPF_HEADERS)
   set(BPF_FEATURES_OBJECT ${CMAKE_CURRENT_BINARY_DIR}/bpf_open_features.o)
   add_custom_command(OUTPUT ${BPF_FEATURES_OBJECT}
     COMMAND ${SHUNT_BPF_CLANG} -target bpf -O2 -g -idirafter ${SHUNT_BPF_HEADERS}
-            -idirafter /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
+            -idirafter ${CMAKE_SYSROOT}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
             -c ${CMAKE_CURRENT_LIST_DIR}/unit/bpf_open_features.bpf.c -o ${BPF_FEATURES_OBJECT}
     DEPENDS ${CMAKE_CURRENT_LIST_DIR}/unit/bpf_open_features.bpf.c VERBATIM)
   add_custom_target(bpf_features_object DEPENDS ${BPF_FEATURES_OBJECT})

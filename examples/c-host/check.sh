@@ -4,19 +4,21 @@
 set -eu
 engine=$1 host=$2 expected=$3 kind=$4
 shift 4
-command -v objdump > /dev/null || { echo "skipped: there is no objdump (binutils)"; exit 77; }
-hook=$(objdump -d --no-show-raw-insn "$engine" | awk '/<engine_process>:$/ { inside = 1 } inside { print } /^$/ { inside = 0 }')
+objdump=${OBJDUMP:-objdump} # a cross build names its own
+command -v "$objdump" > /dev/null || { echo "skipped: there is no objdump (binutils)"; exit 77; }
+hook=$("$objdump" -d --no-show-raw-insn "$engine" | awk '/<engine_process>:$/ { inside = 1 } inside { print } /^$/ { inside = 0 }')
 # x86-64: call *%rax, call *8(%rbx); arm64: blr x1
-indirect=$(printf '%s\n' "$hook" | grep -cE '(call|jmp)q? +\*|[^a-z]br?lr? +x[0-9]+' || true)
-direct=$(printf '%s\n' "$hook" | grep -cE '(call|jmp|bl?)q? .*<shunt_stub\.on_event>' || true)
+indirect=$(printf '%s\n' "$hook" | grep -cE '(call|jmp)q? +\*|[^a-z]bl?r[[:space:]]+x[0-9]+' || true)
+direct=$(printf '%s\n' "$hook" | grep -cE '(call|jmp|bl?)q?[[:space:]].*<shunt_stub\.on_event>' || true)
 echo "$engine: engine_process has $direct direct and $indirect indirect calls of the hook"
 case $kind in
 DIRECT) [ "$direct" -ge 1 ]; [ "$indirect" -eq 0 ] ;;
 INDIRECT) [ "$direct" -eq 0 ]; [ "$indirect" -ge 1 ] ;;
 *) false ;;
 esac
-LD_LIBRARY_PATH=$(dirname "$engine") "$host" "$@" > "$engine.out" 2> "$engine.err"
+dir=$(dirname "$engine")
+LD_LIBRARY_PATH=$dir "$host" "$@" > "$engine.out" 2> "$engine.err"
 cat "$engine.err"
-LD_LIBRARY_PATH=$(dirname "$engine") ldd "$host" | grep -q "$engine" # this very engine ran
+LD_TRACE_LOADED_OBJECTS=1 LD_LIBRARY_PATH=$dir "$host" | grep -q "$engine" # this very engine ran
 [ ! -s "$engine.err" ]
 cmp "$engine.out" "$expected"

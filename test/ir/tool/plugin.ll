@@ -7,7 +7,7 @@
 ; In LLVM's default pipelines by itself, at every level.
 ; RUN: %llvm/opt -load-pass-plugin=%plugin -passes='default<O2>' -S %s | %FileCheck %s
 ; RUN: %llvm/opt -load-pass-plugin=%plugin -passes='default<O0>' -S %s | %FileCheck %s
-; RUN: %llvm/clang -x ir %s -fpass-plugin=%plugin -O1 -S -o - | %FileCheck %s --check-prefix=ASM
+; RUN: %llvm/clang --target=x86_64-unknown-linux-gnu -x ir %s -fpass-plugin=%plugin -O1 -S -o - | %FileCheck %s --check-prefix=ASM
 ; A machine that we do not know is an error when a pass was asked for, and no business of ours otherwise.
 ; RUN: sed -e 's/x86_64/riscv64/' %s | not %llvm/opt -load-pass-plugin=%plugin -passes=shunt-percpu -disable-output 2>&1 | %FileCheck %s --check-prefix=MACHINE
 ; RUN: sed -e 's/x86_64/riscv64/' %s | %llvm/opt -load-pass-plugin=%plugin -passes='default<O1>' -disable-output

@@ -1,0 +1,133 @@
+# Code for the other machine, and what a cross build for arm64 tests: under qemu-user here (label arm64-user), on an emulated machine (label
+# arm64-system).
+if(SHUNT_LLVM)
+  add_test(NAME e2e_compile
+    COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/e2e/test_compile.py $<TARGET_FILE:shunt> ${PROJECT_SOURCE_DIR}/examples/data/mixed.pcap)
+  set_tests_properties(e2e_compile PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 300)
+endif()
+if(NOT CMAKE_CROSSCOMPILING OR NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  return()
+endif()
+set(ARM64_DIR ${CMAKE_CURRENT_LIST_DIR}/arm64)
+set(ARM64_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/arm64)
+set(ARM64_OBJECTS_DIR /usr/lib/x86_64-linux-gnu/bpf) # of Debian's xdp-tools; BPF objects are for no machine in particular
+set(ARM64_CAPTURE ${PROJECT_SOURCE_DIR}/examples/data/mixed.pcap)
+set(SHUNT_NATIVE_TOOL ${PROJECT_SOURCE_DIR}/build/release/tools/shunt CACHE FILEPATH "shunt of this machine, which arm64's is compared with")
+
+# Contracts of the machine: views, barriers, restartable sequences, landing pads. Under qemu-user too, where it says what is lacking.
+add_executable(arm64_machine arm64/machine.c)
+target_link_libraries(arm64_machine PRIVATE shunt_options Threads::Threads shunt_static)
+add_test(NAME arm64_machine COMMAND arm64_machine)
+set_tests_properties(arm64_machine PROPERTIES LABELS exec TIMEOUT 120)
+
+# ---- qemu-user: all tests but the stress tests
+get_property(ARM64_USER_TESTS DIRECTORY PROPERTY TESTS)
+foreach(test ${ARM64_USER_TESTS})
+  get_property(labels TEST ${test} PROPERTY LABELS)
+  if("stress" IN_LIST labels)
+    continue()
+  endif()
+  set_property(TEST ${test} APPEND PROPERTY LABELS arm64-user)
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT QEMU_LD_PREFIX=${CMAKE_SYSROOT})
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT OBJDUMP=${CMAKE_OBJDUMP})
+  set_property(TEST ${test} APPEND PROPERTY FIXTURES_REQUIRED arm64_user)
+  get_property(timeout TEST ${test} PROPERTY TIMEOUT)
+  math(EXPR timeout "${timeout} + 600") # emulated
+  set_property(TEST ${test} PROPERTY TIMEOUT ${timeout})
+endforeach()
+# In that emulator's crowded address space there is not always room for code near an image.
+foreach(test ${ARM64_USER_TESTS})
+  if(test MATCHES "^exec_dispatch_(.*no_pie.*|library)$")
+    set_property(TEST ${test} PROPERTY SKIP_REGULAR_EXPRESSION "no free range of [0-9]+ bytes within")
+  endif()
+endforeach()
+add_test(NAME arm64_user_starts COMMAND ${ARM64_SCRIPTS}/binfmt.sh ${CMAKE_SYSROOT})
+set_tests_properties(arm64_user_starts PROPERTIES LABELS arm64-user FIXTURES_SETUP arm64_user SKIP_RETURN_CODE 77)
+
+if(SHUNT_LLVM)
+  add_test(NAME arm64_same_verdicts_and_maps
+    COMMAND Python3::Interpreter ${ARM64_DIR}/same_results.py ${SHUNT_NATIVE_TOOL} $<TARGET_FILE:shunt> ${ARM64_CAPTURE} ${ARM64_OBJECTS_DIR})
+  add_test(NAME arm64_compiled_here
+    COMMAND Python3::Interpreter ${ARM64_DIR}/compiled_here.py ${SHUNT_NATIVE_TOOL} $<TARGET_FILE:shunt> ${ARM64_CAPTURE})
+  set_tests_properties(arm64_same_verdicts_and_maps arm64_compiled_here PROPERTIES LABELS arm64-user TIMEOUT 900 SKIP_RETURN_CODE 77
+    FIXTURES_REQUIRED arm64_user
+    ENVIRONMENT QEMU_LD_PREFIX=${CMAKE_SYSROOT})
+endif()
+
+# ---- an emulated machine: Debian's kernel with an initramfs that is made here, booted once; a test a line of its list
+find_program(SHUNT_QEMU_SYSTEM_AARCH64 qemu-system-aarch64)
+set(SHUNT_ARM64_KERNEL ${PROJECT_SOURCE_DIR}/build/arm64-kernel/vmlinuz CACHE FILEPATH "Debian's arm64 kernel (cmake/arm64/kernel.sh)")
+set(ARM64_SYSTEM_LIST ${CMAKE_CURRENT_BINARY_DIR}/arm64-system-tests)
+set(ARM64_SYSTEM_LOG ${CMAKE_CURRENT_BINARY_DIR}/arm64-system.log)
+set(ARM64_INITRAMFS ${CMAKE_CURRENT_BINARY_DIR}/arm64-initramfs)
+set(ARM64_SYSTEM_LINES)
+set(ARM64_SYSTEM_FILES)
+set(ARM64_SYSTEM_TARGETS)
+set(ARM64_SYSTEM_TESTS)
+
+# arm64_system(NAME TARGET argument...): runs the target's program on the machine.
+function(arm64_system name target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  list(JOIN ARGN " " arguments)
+  set(ARM64_SYSTEM_LINES "${ARM64_SYSTEM_LINES}${name} 600 ./$<TARGET_FILE_NAME:${target}> ${arguments}\n" PARENT_SCOPE)
+  set(ARM64_SYSTEM_FILES ${ARM64_SYSTEM_FILES} $<TARGET_FILE:${target}> PARENT_SCOPE)
+  set(ARM64_SYSTEM_TARGETS ${ARM64_SYSTEM_TARGETS} ${target} PARENT_SCOPE)
+  set(ARM64_SYSTEM_TESTS ${ARM64_SYSTEM_TESTS} ${name} PARENT_SCOPE)
+endfunction()
+
+arm64_system(machine arm64_machine)
+foreach(name unit_pack_alloc unit_pack_backing unit_pack_fork unit_pack_arena unit_grace unit_dispatcher unit_dispatch_grace
+        exec_dispatch_arguments exec_dispatch_direct test_percpu test_map jit_run jit_calls)
+  arm64_system(${name} ${name} --verbose=0 -j2)
+endforeach()
+foreach(name exec_dispatch_pie exec_dispatch_pie_shared exec_dispatch_no_pie exec_dispatch_no_pie_shared exec_dispatch_gc_sections
+        exec_dispatch_gold exec_dispatch_lld exec_dispatch_fork stress_dispatch stress_percpu)
+  arm64_system(${name} ${name})
+endforeach()
+arm64_system(example_jit_c_front_end jit_c_front_end)
+arm64_system(passes passes --verbose=0 -j2)
+if(TARGET exec_dispatch_loader)
+  arm64_system(exec_dispatch_library exec_dispatch_loader ./$<TARGET_FILE_NAME:dispatch_library>)
+  list(APPEND ARM64_SYSTEM_FILES $<TARGET_FILE:dispatch_library>)
+endif()
+if(SHUNT_LLVM)
+  # Each report is printed; the test below takes them from the log.
+  file(GLOB objects ${ARM64_OBJECTS_DIR}/xdpfilt_*.o)
+  list(APPEND ARM64_SYSTEM_FILES ${objects} ${ARM64_CAPTURE} $<TARGET_FILE:shunt>)
+  list(APPEND ARM64_SYSTEM_TARGETS shunt)
+  foreach(object ${objects})
+    get_filename_component(stem ${object} NAME_WE)
+    execute_process(COMMAND ${Python3_EXECUTABLE} ${ARM64_DIR}/rules.py ${object} OUTPUT_VARIABLE rules OUTPUT_STRIP_TRAILING_WHITESPACE)
+    string(APPEND ARM64_SYSTEM_LINES "report.${stem} 300 ./shunt run --json ${rules} ${stem}.o mixed.pcap\n")
+  endforeach()
+endif()
+file(GENERATE OUTPUT ${ARM64_SYSTEM_LIST} CONTENT "${ARM64_SYSTEM_LINES}")
+list(JOIN ARM64_SYSTEM_FILES "\n" files)
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/arm64-system-files CONTENT "${files}\n") # for cmake/arm64/hw.sh
+
+add_executable(arm64_init arm64/init.c)
+target_link_libraries(arm64_init PRIVATE shunt_options)
+target_link_options(arm64_init PRIVATE -static)
+add_custom_command(OUTPUT ${ARM64_INITRAMFS}
+  COMMAND ${ARM64_SCRIPTS}/initramfs.sh ${CMAKE_SYSROOT} ${ARM64_INITRAMFS} $<TARGET_FILE:arm64_init> ${ARM64_SYSTEM_LIST} ${ARM64_SYSTEM_FILES}
+  DEPENDS arm64_init ${ARM64_SYSTEM_TARGETS} ${ARM64_SYSTEM_LIST} ${ARM64_SCRIPTS}/initramfs.sh VERBATIM)
+add_custom_target(arm64_initramfs ALL DEPENDS ${ARM64_INITRAMFS})
+
+if(SHUNT_QEMU_SYSTEM_AARCH64)
+  add_test(NAME arm64_system_boots COMMAND Python3::Interpreter ${ARM64_DIR}/system.py boot ${SHUNT_QEMU_SYSTEM_AARCH64} ${SHUNT_ARM64_KERNEL}
+    ${ARM64_INITRAMFS} ${ARM64_SYSTEM_LOG} 1500)
+else()
+  add_test(NAME arm64_system_boots COMMAND sh -c "echo 'skipped: there is no qemu-system-aarch64 (qemu-system-arm)'; exit 77")
+endif()
+set_tests_properties(arm64_system_boots PROPERTIES LABELS arm64-system FIXTURES_SETUP arm64_system TIMEOUT 1600 SKIP_RETURN_CODE 77 PROCESSORS 2)
+foreach(name ${ARM64_SYSTEM_TESTS})
+  add_test(NAME arm64_system.${name} COMMAND Python3::Interpreter ${ARM64_DIR}/system.py result ${ARM64_SYSTEM_LOG} ${name})
+  set_tests_properties(arm64_system.${name} PROPERTIES LABELS arm64-system FIXTURES_REQUIRED arm64_system SKIP_RETURN_CODE 77)
+endforeach()
+if(SHUNT_LLVM)
+  add_test(NAME arm64_system.same_verdicts_and_maps
+    COMMAND Python3::Interpreter ${ARM64_DIR}/same_results.py ${SHUNT_NATIVE_TOOL} ${ARM64_SYSTEM_LOG} ${ARM64_CAPTURE} ${ARM64_OBJECTS_DIR})
+  set_tests_properties(arm64_system.same_verdicts_and_maps PROPERTIES LABELS arm64-system FIXTURES_REQUIRED arm64_system SKIP_RETURN_CODE 77)
+endif()
