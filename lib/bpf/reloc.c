@@ -92,9 +92,12 @@ static int resolve_extern(const struct site *site)
 		site->at[1].imm = 0;
 		return 0;
 	}
-	if (site->at->code == OP_CALL)
-		return bpf_reason(site->unsupported, "instruction %u: '%s' is a function of a kernel, and there is none here",
+	if (site->at->code == OP_CALL) {
+		/* Its distance leads nowhere: it must not be taken for a call inside of the section. */
+		*site->at = POISON;
+		return bpf_reason(site->unsupported, "instruction %u: calls '%s', a function of the kernel (kfunc); there is no kernel here",
 				  site->insn, name);
+	}
 	return bpf_reason(site->unsupported, "instruction %u: '%s' is a symbol of a kernel, and there is none here", site->insn,
 			  name);
 }

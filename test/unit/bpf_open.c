@@ -173,7 +173,7 @@ Test(bpf_open, what_needs_a_kernel_is_named_by_each_program_that_needs_it)
 	expect_reason(object, "xdp_events", "map 'events' is of the type RINGBUF (27)");
 	expect_reason(object, "xdp_kconfig", "'LINUX_KERNEL_VERSION' (.kconfig)");
 	expect_reason(object, "xdp_ksym", "'kernel_only' is a symbol of a kernel");
-	expect_reason(object, "xdp_kfunc", "'kernel_call' is a function of a kernel");
+	expect_reason(object, "xdp_kfunc", "calls 'kernel_call', a function of the kernel");
 	expect_reason(object, "xdp_license", "section 'license'");
 	expect_reason(object, "xdp_core", "CO-RE relocation against 'task_struct'");
 	expect_reason(object, "tc_pass", "section 'tc': tc programs are not supported");
