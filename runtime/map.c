@@ -253,12 +253,28 @@ void *shunt_map_lookup_of(struct shunt_map *map, const void *key, uint32_t cpu)
 	return map->ops->lookup_of && cpu < shunt_nr_cpus() ? map->ops->lookup_of(map, key, cpu) : NULL;
 }
 
+#define FLAG_LOCK 4u /* BPF_F_LOCK, for values with a lock, which no map here has */
+
+/* What a program hears of flags that no update takes. For arrays the kernel looks at FLAG_LOCK last. */
+static int flags_error(struct shunt_map *map, const void *key, uint64_t flags)
+{
+	bool is_array = map->abi.type == SHUNT_MAP_ARRAY || map->abi.type == SHUNT_MAP_PERCPU_ARRAY;
+
+	if (!is_array || (flags & ~(uint64_t)FLAG_LOCK) > SHUNT_EXIST)
+		return -EINVAL;
+	if (map_load_index(key) >= map->abi.max_entries)
+		return -E2BIG;
+	return flags & SHUNT_NOEXIST ? -EEXIST : -EINVAL;
+}
+
 int shunt_map_update(struct shunt_map *map, const void *key, const void *value, uint64_t flags)
 {
 	int err;
 
-	if (flags > SHUNT_EXIST || map->ops->host_only)
+	if (map->ops->host_only)
 		return -EINVAL;
+	if (flags > SHUNT_EXIST)
+		return flags_error(map, key, flags);
 	shunt_read_begin();
 	err = map->ops->update(map, key, value, flags);
 	shunt_read_end();

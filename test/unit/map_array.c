@@ -75,6 +75,10 @@ Test(map_array, flags_and_deletion_are_the_kernels)
 	cr_assert_eq(shunt_map_update(map, &key, &value, SHUNT_EXIST), 0);
 	cr_assert_eq(shunt_map_update(map, &key, &value, 3), -EINVAL);
 	cr_assert_eq(shunt_map_update(map, &key, &value, 4), -EINVAL);
+	cr_assert_eq(shunt_map_update(map, &key, &value, 4 | SHUNT_NOEXIST), -EEXIST);
+	cr_assert_eq(shunt_map_update(map, &key, &value, 4 | SHUNT_EXIST), -EINVAL);
+	cr_assert_eq(shunt_map_update(map, &key, &value, 7), -EINVAL);
+	cr_assert_eq(shunt_map_update(map, &past, &value, 4), -E2BIG);
 	cr_assert_eq(shunt_map_host_update(map, &key, &value, 1ull << 40), -EINVAL);
 	cr_assert_eq(shunt_map_update(map, &past, &value, SHUNT_NOEXIST), -E2BIG);
 	cr_assert_eq(shunt_map_delete(map, &key), -EINVAL);
@@ -158,5 +162,6 @@ Test(map_array, a_program_updates_only_this_cpus_value)
 		nr_set += *(uint64_t *)shunt_map_lookup_of(map, &key, cpu) == 42;
 	cr_assert_eq(nr_set, 1);
 	cr_assert_eq(shunt_map_update(map, &key, &value, SHUNT_NOEXIST), -EEXIST);
+	cr_assert_eq(shunt_map_update(map, &key, &value, 4 | SHUNT_NOEXIST), -EEXIST);
 	end_map(map);
 }
