@@ -27,7 +27,7 @@ struct shunt_xdp_ctx {
 	void *data;
 	void *data_end;
 	void *data_meta;
-	void *data_hard_start; /* lowest address that adjust_head may reach */
+	void *data_hard_start; /* start of the headroom; adjust_head and adjust_meta leave the first 40 bytes free, as the kernel does */
 	void *data_hard_end;   /* highest address that adjust_tail may reach */
 	uint32_t ingress_ifindex;
 	uint32_t rx_queue_index;
@@ -35,6 +35,11 @@ struct shunt_xdp_ctx {
 	uint32_t redirect_index; /* what redirect or redirect_map chose, when the verdict is REDIRECT */
 	struct shunt_map *redirect_map; /* NULL: redirect_index is an interface */
 };
+
+/* redirect_index when redirect_map is a DEVMAP or DEVMAP_HASH and the program chose BPF_F_BROADCAST: to every entry of the map... */
+#define SHUNT_XDP_BROADCAST UINT32_MAX
+/* ...or, with BPF_F_EXCLUDE_INGRESS, to every entry that is not ingress_ifindex. */
+#define SHUNT_XDP_BROADCAST_BUT_INGRESS (UINT32_MAX - 1)
 
 #define SHUNT_XDP_HEADROOM 256u /* bytes before a frame, as XDP_PACKET_HEADROOM in linux/bpf.h */
 

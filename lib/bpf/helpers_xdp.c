@@ -8,8 +8,11 @@
 
 #define MIN_FRAME 14 /* an Ethernet header */
 #define MAX_METADATA 252
-#define MAX_CSUM_BUFFER 512u
+#define FRAME_HEADER 40 /* what the kernel keeps for itself at the start of the headroom */
 #define ACTION_MASK 3u
+#define DEVMAP_FLAGS (1u << 3 | 1u << 4) /* broadcast, and not to where the frame came from */
+#define IS_BROADCAST (1u << 3)
+#define IS_BUT_INGRESS (1u << 4)
 
 #define CTX(reg) ((struct shunt_xdp_ctx *)(uintptr_t)(reg))
 #define RESULT(value) ((uint64_t)(int64_t)(value))
@@ -33,21 +36,22 @@ uint64_t bpf_helper_redirect(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4,
 	return SHUNT_XDP_REDIRECT;
 }
 
-/* Broadcast needs more than one destination, which the context cannot name: it is refused as an unknown flag is. */
 uint64_t bpf_helper_redirect_map(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
 {
 	struct shunt_map *map = (struct shunt_map *)(uintptr_t)r1;
 	uint32_t type = shunt_map_abi(map)->type, key = (uint32_t)r2;
+	bool is_devmap = type == SHUNT_MAP_DEVMAP || type == SHUNT_MAP_DEVMAP_HASH;
 
-	if (r3 & ~(uint64_t)ACTION_MASK)
+	if (r3 & ~(uint64_t)(is_devmap ? ACTION_MASK | DEVMAP_FLAGS : ACTION_MASK))
 		return SHUNT_XDP_ABORTED;
-	if (type != SHUNT_MAP_DEVMAP && type != SHUNT_MAP_DEVMAP_HASH && type != SHUNT_MAP_CPUMAP && type != SHUNT_MAP_XSKMAP)
+	if (!is_devmap && type != SHUNT_MAP_CPUMAP && type != SHUNT_MAP_XSKMAP)
 		return SHUNT_XDP_ABORTED;
 	chosen.is_pending = false;
-	if (!shunt_map_lookup(map, &key))
+	/* Broadcast looks at no key. */
+	if (!(r3 & IS_BROADCAST) && !shunt_map_lookup(map, &key))
 		return r3 & ACTION_MASK;
 	chosen.map = map;
-	chosen.index = key;
+	chosen.index = !(r3 & IS_BROADCAST) ? key : r3 & IS_BUT_INGRESS ? SHUNT_XDP_BROADCAST_BUT_INGRESS : SHUNT_XDP_BROADCAST;
 	chosen.is_pending = true;
 	return SHUNT_XDP_REDIRECT;
 }
@@ -94,7 +98,8 @@ uint64_t bpf_helper_xdp_adjust_head(uint64_t r1, uint64_t r2, uint64_t r3, uint6
 	intptr_t metadata = address(ctx->data) - address(ctx->data_meta);
 	intptr_t data = address(ctx->data) + offset;
 
-	if (data < address(ctx->data_hard_start) + metadata || data > address(ctx->data_end) - MIN_FRAME)
+	/* Moving up is fine in every headroom, also one too small for the header. */
+	if ((offset < 0 && data < address(ctx->data_hard_start) + FRAME_HEADER + metadata) || data > address(ctx->data_end) - MIN_FRAME)
 		return RESULT(-EINVAL);
 	if (metadata)
 		memmove((void *)(address(ctx->data_meta) + offset), ctx->data_meta, (size_t)metadata);
@@ -109,7 +114,7 @@ uint64_t bpf_helper_xdp_adjust_meta(uint64_t r1, uint64_t r2, uint64_t r3, uint6
 	intptr_t meta = address(ctx->data_meta) + (int32_t)r2;
 	intptr_t len = address(ctx->data) - meta;
 
-	if (meta < address(ctx->data_hard_start) || len < 0)
+	if (((int32_t)r2 < 0 && meta < address(ctx->data_hard_start) + FRAME_HEADER) || len < 0)
 		return RESULT(-EINVAL);
 	if (len % 4 || len > MAX_METADATA)
 		return RESULT(-EACCES);
@@ -179,13 +184,13 @@ static uint32_t add_carry(uint32_t a, uint32_t b)
 	return (uint32_t)(sum + (sum >> 32));
 }
 
-/* One's complement sum of 32-bit words; len is a multiple of 4. */
+/* One's complement sum of 32-bit words, the last one filled up with zeros. */
 static uint32_t sum_words(const char *bytes, uint32_t len, uint32_t sum)
 {
 	for (uint32_t i = 0; i < len; i += 4) {
-		uint32_t word;
+		uint32_t word = 0;
 
-		memcpy(&word, bytes + i, sizeof(word));
+		memcpy(&word, bytes + i, len - i < sizeof(word) ? len - i : sizeof(word));
 		sum = add_carry(sum, word);
 	}
 	return sum;
@@ -196,8 +201,6 @@ uint64_t bpf_helper_csum_diff(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4
 	const char *from = (const char *)(uintptr_t)r1, *to = (const char *)(uintptr_t)r3;
 	uint32_t from_size = (uint32_t)r2, to_size = (uint32_t)r4, sum = (uint32_t)r5;
 
-	if (from_size % 4 || to_size % 4 || from_size > MAX_CSUM_BUFFER || to_size > MAX_CSUM_BUFFER)
-		return RESULT(-EINVAL);
 	if (from_size && to_size)
 		sum = add_carry(sum_words(to, to_size, sum), ~sum_words(from, from_size, 0));
 	else if (to_size)

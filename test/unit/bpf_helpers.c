@@ -110,10 +110,11 @@ Test(bpf_helpers, adjust_head_moves_within_the_headroom_and_leaves_an_ethernet_h
 {
 	struct shunt_xdp_ctx ctx = frame_of(64, 100);
 
-	cr_expect_eq(call(44, P(&ctx), (uint32_t)-64, 0, 0, 0), 0u);
-	cr_expect(ctx.data == room && ctx.data_meta == room);
+	cr_expect_eq(call(44, P(&ctx), (uint32_t)-25, 0, 0, 0), ERR(EINVAL), "40 bytes of the headroom are the kernel's");
+	cr_expect_eq(call(44, P(&ctx), (uint32_t)-24, 0, 0, 0), 0u);
+	cr_expect(ctx.data == room + 40 && ctx.data_meta == room + 40);
 	cr_expect_eq(call(44, P(&ctx), (uint32_t)-1, 0, 0, 0), ERR(EINVAL));
-	cr_expect_eq(call(44, P(&ctx), 150, 0, 0, 0), 0u);
+	cr_expect_eq(call(44, P(&ctx), 110, 0, 0, 0), 0u);
 	cr_expect_eq(call(188, P(&ctx), 0, 0, 0, 0), 14u);
 	cr_expect_eq(call(44, P(&ctx), 1, 0, 0, 0), ERR(EINVAL));
 	cr_expect(ctx.data == room + 150, "a refused move changes nothing");
@@ -125,9 +126,19 @@ Test(bpf_helpers, adjust_head_takes_metadata_along)
 
 	cr_expect_eq(call(54, P(&ctx), (uint32_t)-8, 0, 0, 0), 0u);
 	memcpy(ctx.data_meta, "metadata", 8);
-	cr_expect_eq(call(44, P(&ctx), (uint32_t)-57, 0, 0, 0), ERR(EINVAL), "metadata needs its room too");
-	cr_expect_eq(call(44, P(&ctx), (uint32_t)-56, 0, 0, 0), 0u);
-	cr_expect(ctx.data_meta == room && ctx.data == room + 8 && !memcmp(room, "metadata", 8));
+	cr_expect_eq(call(44, P(&ctx), (uint32_t)-17, 0, 0, 0), ERR(EINVAL), "metadata needs its room too");
+	cr_expect_eq(call(44, P(&ctx), (uint32_t)-16, 0, 0, 0), 0u);
+	cr_expect(ctx.data_meta == room + 40 && ctx.data == room + 48 && !memcmp(room + 40, "metadata", 8));
+	cr_expect_eq(call(54, P(&ctx), (uint32_t)-4, 0, 0, 0), ERR(EINVAL));
+}
+
+Test(bpf_helpers, a_frame_without_headroom_can_shrink_from_its_start)
+{
+	struct shunt_xdp_ctx ctx = frame_of(0, 100);
+
+	cr_expect_eq(call(44, P(&ctx), 4, 0, 0, 0), 0u);
+	cr_expect_eq(call(44, P(&ctx), (uint32_t)-4, 0, 0, 0), ERR(EINVAL));
+	cr_expect_eq(call(54, P(&ctx), 0, 0, 0, 0), 0u);
 }
 
 Test(bpf_helpers, metadata_is_a_multiple_of_4_bytes_up_to_252)
@@ -196,12 +207,12 @@ static uint16_t fold(uint64_t sum)
 
 Test(bpf_helpers, checksum_differences_add_up)
 {
-	uint32_t from[2] = { 0xdeadbeef, 0x01020304 }, to[3] = { 0xffffffff, 7, 0x80000001 }, all[3];
+	uint32_t to[3] = { 0xffffffff, 7, 0x80000001 }, all[3], many[257] = { 5, 1u << 31, [256] = 9 };
 
 	cr_expect_eq(call(28, 0, 0, P(to), sizeof(to), 0), checksum(to, sizeof(to)));
 	cr_expect_eq(call(28, 0, 0, 0, 0, 0x1234), 0x1234u);
-	cr_expect_eq(call(28, P(from), 3, 0, 0, 0), ERR(EINVAL));
-	cr_expect_eq(call(28, 0, 0, P(to), 516, 0), ERR(EINVAL));
+	cr_expect_eq(call(28, 0, 0, P("\x01\x02\x03"), 3, 0), 0x0204u, "what is missing in the last word is zero");
+	cr_expect_eq(call(28, 0, 0, P(many), sizeof(many), 0), checksum(many, sizeof(many)), "any length");
 	/* sum(all) - from + to == sum(all with `from` replaced by `to`). */
 	for (int i = 0; i < 1000; i++) {
 		uint32_t before = (uint32_t)rand() * 3u, after = (uint32_t)rand() * 5u, sum;
@@ -232,11 +243,28 @@ Test(bpf_helpers, redirect_map_answers_the_action_of_its_flags_when_the_key_is_a
 	cr_expect_eq(call(51, P(map), 2, SHUNT_XDP_TX, 0, 0), SHUNT_XDP_TX);
 	cr_expect_eq(call(51, P(map), 99, SHUNT_XDP_PASS, 0, 0), SHUNT_XDP_PASS);
 	cr_expect_eq(call(51, P(map), 2, 4, 0, 0), SHUNT_XDP_ABORTED, "unknown flags");
+	cr_expect_eq(call(51, P(map), 2, 1u << 4 | SHUNT_XDP_PASS, 0, 0), SHUNT_XDP_PASS, "without meaning alone");
 	cr_assert_eq(shunt_map_host_update(map, &key, &value, 0), 0);
 	cr_expect_eq(call(51, P(map), 2, SHUNT_XDP_TX, 0, 0), SHUNT_XDP_REDIRECT);
 	call(9004, P(&ctx), SHUNT_XDP_REDIRECT, 0, 0, 0);
 	cr_expect(ctx.redirect_map == map && ctx.redirect_index == 2);
 	shunt_map_put(map);
+}
+
+Test(bpf_helpers, redirect_map_broadcasts_to_maps_of_devices_only)
+{
+	struct shunt_map *map = make_map(SHUNT_MAP_DEVMAP, 4, 4, 4), *sockets = make_map(SHUNT_MAP_XSKMAP, 4, 4, 4);
+	struct shunt_xdp_ctx ctx = frame_of(64, 100);
+
+	cr_expect_eq(call(51, P(map), 99, 1u << 3, 0, 0), SHUNT_XDP_REDIRECT, "whatever the key");
+	call(9004, P(&ctx), SHUNT_XDP_REDIRECT, 0, 0, 0);
+	cr_expect(ctx.redirect_map == map && ctx.redirect_index == SHUNT_XDP_BROADCAST);
+	cr_expect_eq(call(51, P(map), 0, 3u << 3, 0, 0), SHUNT_XDP_REDIRECT);
+	call(9004, P(&ctx), SHUNT_XDP_REDIRECT, 0, 0, 0);
+	cr_expect(ctx.redirect_map == map && ctx.redirect_index == SHUNT_XDP_BROADCAST_BUT_INGRESS);
+	cr_expect_eq(call(51, P(sockets), 0, 1u << 3, 0, 0), SHUNT_XDP_ABORTED);
+	shunt_map_put(map);
+	shunt_map_put(sockets);
 }
 
 Test(bpf_helpers, what_redirect_chose_is_reported_once_and_only_for_that_verdict)
