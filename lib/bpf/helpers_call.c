@@ -69,7 +69,8 @@ uint64_t bpf_helper_loop(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uin
 	if (r4)
 		return (uint64_t)-EINVAL;
 	if (nr_loops > MAX_LOOPS)
-		return (uint64_t)-E2BIG;
+		/* The kernel inlines this helper, with 32 bits of error. */
+		return (uint32_t)-E2BIG;
 	for (uint32_t i = 0; i < nr_loops; i++)
 		if (callback(i, r3, 0, 0, 0))
 			return i + 1;

@@ -16,49 +16,53 @@
 
 /* ---- trace_printk --------------------------------------------------------------------------------------------- */
 
+/* len counts what did not fit as well. */
 struct text {
-	char bytes[512];
+	char bytes[1024];
 	size_t len;
 };
 
 static void append(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void append(struct text *text, const char *format, ...)
 {
+	size_t start = text->len < sizeof(text->bytes) ? text->len : sizeof(text->bytes) - 1;
 	va_list args;
 	int len;
 
 	va_start(args, format);
-	len = vsnprintf(text->bytes + text->len, sizeof(text->bytes) - text->len, format, args);
+	len = vsnprintf(text->bytes + start, sizeof(text->bytes) - start, format, args);
 	va_end(args);
 	if (len > 0)
 		text->len += (size_t)len;
-	if (text->len >= sizeof(text->bytes))
-		text->len = sizeof(text->bytes) - 1;
 }
 
 /* A string of the program's choice: read as another process's memory is, so that a wild pointer is an error and not a fault. */
-static void append_string(struct text *text, uint64_t where)
+static void read_string(char buffer[128], uint64_t where)
 {
-	char buffer[128] = { 0 };
 	size_t len = 0;
 
-	while (len < sizeof(buffer) - 1) {
+	memset(buffer, 0, 128);
+	while (len < 127) {
 		struct iovec local = { buffer + len, 1 }, remote = { (void *)(uintptr_t)(where + len), 1 };
 
 		if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) {
-			if (!len) {
-				append(text, "(fault)");
-				return;
-			}
 			buffer[len] = '\0';
-			break;
+			if (!len)
+				strcpy(buffer, "(fault)");
+			return;
 		}
 		if (!buffer[len])
-			break;
+			return;
 		len++;
 	}
-	append(text, "%s", buffer);
 }
+
+static bool ends_conversion(const char *p, const char *end)
+{
+	return p >= end || isspace((unsigned char)*p) || ispunct((unsigned char)*p);
+}
+
+#define MAX_WIDTH ((1 << 23) - 1)
 
 /*
  * One conversion after '%': flags, width, l or ll, and a letter of "diuxXcps". Returns what follows it, NULL when it is none of these.
@@ -66,44 +70,48 @@ static void append_string(struct text *text, uint64_t where)
  */
 static const char *convert(struct text *text, const char *p, const char *end, uint64_t arg)
 {
-	char format[24] = "%";
+	char format[16] = "%", string[128];
 	size_t len = 1;
-	int nr_longs = 0;
+	int nr_longs = 0, width = 0;
 
-	while (p < end && strchr("-+ #0123456789", *p) && *p && len < 8)
-		format[len++] = *p++;
+	for (; p < end && *p && strchr("0+- ", *p); p++)
+		if (!strchr(format + 1, *p))
+			format[len++] = *p;
+	for (; p < end && isdigit((unsigned char)*p); p++)
+		width = width > MAX_WIDTH / 10 ? MAX_WIDTH : width * 10 + (*p - '0');
+	format[len++] = '*';
+	if (p < end && (*p == 's' || *p == 'c')) {
+		if (*p == 's' && !ends_conversion(p + 1, end))
+			return NULL;
+		if (*p == 's')
+			read_string(string, arg);
+		else
+			snprintf(string, sizeof(string), "%c", (int)(unsigned char)arg);
+		append(text, strchr(format, '-') ? "%-*s" : "%*s", width, string);
+		return p + 1;
+	}
+	if (p < end && *p == 'p') {
+		append(text, strchr(format, '-') ? "%-*s%016llx" : "%*s%016llx", width > 16 ? width - 16 : 0, "", (unsigned long long)arg);
+		/* Kernel extensions (%pI4, %pks...) print as plain pointers. */
+		for (p++; p < end && isalnum((unsigned char)*p); p++)
+			;
+		return p;
+	}
 	while (p < end && *p == 'l' && nr_longs < 2) {
 		nr_longs++;
 		p++;
 	}
-	if (p >= end || !*p || !strchr("diuxXcps", *p))
+	if (p >= end || !*p || !strchr("diuxX", *p))
 		return NULL;
-	switch (*p) {
-	case 's':
-		append_string(text, arg);
-		break;
-	case 'c':
-		append(text, "%c", (int)(unsigned char)arg);
-		break;
-	case 'p':
-		append(text, "%016llx", (unsigned long long)arg);
-		/* Kernel extensions (%pI4, %pks...) print as plain pointers. */
-		while (p + 1 < end && isalnum((unsigned char)p[1]))
-			p++;
-		break;
-	default:
-		if (!nr_longs)
-			arg = *p == 'd' || *p == 'i' ? (uint64_t)(int64_t)(int32_t)arg : (uint32_t)arg;
-		format[len++] = 'l';
-		format[len++] = 'l';
-		format[len++] = *p;
-		format[len] = '\0';
+	if (!nr_longs)
+		arg = *p == 'd' || *p == 'i' ? (uint64_t)(int64_t)(int32_t)arg : (uint32_t)arg;
+	format[len++] = 'l';
+	format[len++] = 'l';
+	format[len++] = *p;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-		append(text, format, (unsigned long long)arg);
+	append(text, format, width, (unsigned long long)arg);
 #pragma GCC diagnostic pop
-		break;
-	}
 	return p + 1;
 }
 
@@ -112,14 +120,17 @@ uint64_t bpf_helper_trace_printk(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t
 	const char *p = (const char *)(uintptr_t)r1, *end;
 	uint64_t args[3] = { r3, r4, r5 };
 	struct text text = { .len = 0 };
-	uint32_t size = (uint32_t)r2;
 	unsigned nr_args = 0;
 	size_t len;
 
-	/* As the kernel: the format ends with a zero, and no more than three conversions. */
-	if (!size || p[size - 1])
+	/* As the kernel: the format ends with its first zero, has no control characters, and no more than three conversions. */
+	end = memchr(p, '\0', (uint32_t)r2);
+	if (!end)
 		return RESULT(-EINVAL);
-	for (end = p + size - 1; p < end && *p; ) {
+	for (const char *q = p; q < end; q++)
+		if ((unsigned char)*q < 128 && !isprint((unsigned char)*q) && !isspace((unsigned char)*q))
+			return RESULT(-EINVAL);
+	while (p < end) {
 		if (*p != '%') {
 			append(&text, "%c", *p++);
 			continue;
@@ -134,12 +145,12 @@ uint64_t bpf_helper_trace_printk(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t
 			return RESULT(-EINVAL);
 		nr_args++;
 	}
-	len = text.len;
-	while (text.len && text.bytes[text.len - 1] == '\n')
-		text.len--;
-	text.bytes[text.len] = '\0';
+	len = text.len < sizeof(text.bytes) ? text.len : sizeof(text.bytes) - 1;
+	while (len && text.bytes[len - 1] == '\n')
+		len--;
+	text.bytes[len] = '\0';
 	shunt_logf(SHUNT_LOG_INFO, "%s", text.bytes);
-	return len;
+	return text.len;
 }
 
 /* ---- numbers -------------------------------------------------------------------------------------------------- */
@@ -154,10 +165,17 @@ static int digit_of(char c)
 
 static bool has_hex_prefix(const char *p, const char *end)
 {
-	return end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x' && digit_of(p[2]) < 16;
+	return end - p >= 2 && p[0] == '0' && (p[1] | 0x20) == 'x';
+}
+
+/* In the kernel's Latin-1. */
+static bool is_space(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r') || (unsigned char)c == 0xa0;
 }
 
 /* Space, an optional '-', digits of a base of 0 (by prefix), 8, 10 or 16. Returns the bytes read, or a negative errno. */
+#define MAX_NUMBER 63
 static int64_t parse(const char *text, uint64_t len, uint64_t flags, bool *is_negative, uint64_t *value)
 {
 	const char *p = text, *end, *first;
@@ -166,12 +184,14 @@ static int64_t parse(const char *text, uint64_t len, uint64_t flags, bool *is_ne
 	if (!text || !len || (flags != 0 && flags != 8 && flags != 10 && flags != 16))
 		return -EINVAL;
 	end = text + len;
-	while (p < end && *p && isspace((unsigned char)*p))
+	while (p < end && is_space(*p))
 		p++;
 	*is_negative = p < end && *p == '-';
 	p += *is_negative;
+	if (end - p > MAX_NUMBER)
+		end = p + MAX_NUMBER;
 	if (base == 0)
-		base = has_hex_prefix(p, end) ? 16 : p < end && *p == '0' ? 8 : 10;
+		base = has_hex_prefix(p, end) && end - p > 2 && digit_of(p[2]) < 16 ? 16 : p < end && *p == '0' ? 8 : 10;
 	if (base == 16 && has_hex_prefix(p, end))
 		p += 2;
 	*value = 0;
@@ -183,10 +203,13 @@ static int64_t parse(const char *text, uint64_t len, uint64_t flags, bool *is_ne
 
 uint64_t bpf_helper_strtol(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
 {
-	uint64_t value;
+	uint64_t value = 0;
 	bool is_negative;
-	int64_t len = parse((const char *)(uintptr_t)r1, r2, r3, &is_negative, &value);
+	int64_t len;
 
+	/* First, as the kernel, also for errors. */
+	memcpy((void *)(uintptr_t)r4, &value, sizeof(value));
+	len = parse((const char *)(uintptr_t)r1, r2, r3, &is_negative, &value);
 	if (len < 0)
 		return RESULT(len);
 	if (value > (uint64_t)INT64_MAX + is_negative)
@@ -199,10 +222,13 @@ uint64_t bpf_helper_strtol(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, u
 
 uint64_t bpf_helper_strtoul(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
 {
-	uint64_t value;
+	uint64_t value = 0;
 	bool is_negative;
-	int64_t len = parse((const char *)(uintptr_t)r1, r2, r3, &is_negative, &value);
+	int64_t len;
 
+	/* First, as the kernel, also for errors. */
+	memcpy((void *)(uintptr_t)r4, &value, sizeof(value));
+	len = parse((const char *)(uintptr_t)r1, r2, r3, &is_negative, &value);
 	if (len < 0)
 		return RESULT(len);
 	if (is_negative)

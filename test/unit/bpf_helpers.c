@@ -315,7 +315,7 @@ Test(bpf_helpers, loop_counts_calls_and_stops_when_told)
 	cr_expect_eq(sum, 6u);
 	cr_expect_eq(call(181, 100, P(add_until_10), P(&sum), 0, 0), 4u);
 	cr_expect_eq(call(181, 1, P(add_until_10), P(&sum), 1, 0), ERR(EINVAL));
-	cr_expect_eq(call(181, (1u << 23) + 1, P(add_until_10), P(&sum), 0, 0), ERR(E2BIG));
+	cr_expect_eq(call(181, (1u << 23) + 1, P(add_until_10), P(&sum), 0, 0), (uint32_t)-E2BIG, "32 bits, as inlined in the kernel");
 }
 
 static uint64_t delete_and_sum(uint64_t r1, uint64_t r2, uint64_t r3, uint64_t r4, uint64_t r5)
@@ -385,6 +385,11 @@ Test(bpf_helpers, trace_printk_logs_its_text_without_trusting_the_format)
 	cr_expect_eq(PRINT("%", 5, 5, 0), ERR(EINVAL));
 	cr_expect_eq(PRINT("%d %d %d %d", 5, 5, 0), ERR(EINVAL), "a fourth conversion has no argument");
 	cr_expect_eq(call(6, P("no end"), 3, 0, 0, 0), ERR(EINVAL));
+	cr_expect_eq(PRINT("%#x", 5, 0, 0), ERR(EINVAL));
+	cr_expect_eq(PRINT("\x01", 5, 0, 0), ERR(EINVAL));
+	cr_expect_eq(PRINT("\xc3\xa4", 5, 0, 0), 2u);
+	logged[0] = '\0';
+	cr_expect_eq(PRINT("%sx", P("text"), 0, 0), ERR(EINVAL));
 	cr_expect_str_eq(logged, "");
 }
 
@@ -395,8 +400,20 @@ Test(bpf_helpers, trace_printk_cuts_long_text)
 	shunt_set_log(keep, NULL, SHUNT_LOG_INFO);
 	memset(format, 'x', sizeof(format));
 	format[sizeof(format) - 1] = '\0';
-	cr_expect_eq(call(6, P(format), sizeof(format), 0, 0, 0), 511u);
-	cr_expect_gt(PRINT("%99999999d", 1, 0, 0), 0u);
+	cr_expect_eq(call(6, P(format), sizeof(format), 0, 0, 0), 899u);
+	cr_expect_eq(PRINT("%1500d", 1, 0, 0), 1500u, "the length is that of the whole text");
+	cr_expect_gt(PRINT("%99999999999d", 1, 0, 0), 1500u);
+}
+
+Test(bpf_helpers, trace_printk_pads_and_ends_at_the_first_zero)
+{
+	if (lacks_process_read())
+		cr_skip_test(LACKS_PROCESS_READ);
+	shunt_set_log(keep, NULL, SHUNT_LOG_INFO);
+	cr_expect_eq(PRINT("%5s|%-3c|", P("abc"), 'z', 0), 10u);
+	cr_expect_str_eq(logged, "  abc|z  |");
+	cr_expect_eq(call(6, P("a\0b"), 3, 0, 0, 0), 1u);
+	cr_expect_str_eq(logged, "a");
 }
 
 static const struct {
@@ -409,14 +426,15 @@ static const struct {
 	{ "9", 8, ERR(EINVAL), 0, 0 }, { "-", 0, ERR(EINVAL), 0, 0 }, { "", 0, ERR(EINVAL), 0, 0 }, { "+1", 0, ERR(EINVAL), 0, 0 },
 	{ "1", 7, ERR(EINVAL), 0, 0 }, { "12 34", 10, 2, 12, 0 }, { "9223372036854775807", 10, 19, INT64_MAX, 0 },
 	{ "9223372036854775808", 10, ERR(ERANGE), 0, 19 }, { "-9223372036854775808", 10, 20, INT64_MIN, ERR(EINVAL) },
-	{ "18446744073709551616", 10, ERR(ERANGE), 0, 0 },
+	{ "18446744073709551616", 10, ERR(ERANGE), 0, 0 }, { "0xzz", 16, ERR(EINVAL), 0, 0 }, { "0xzz", 0, 1, 0, 0 }, { "0x", 16, ERR(EINVAL), 0, 0 },
+	{ "\xa0" "7", 10, 2, 7, 0 }, { "0000000000000000000000000000000000000000000000000000000000000000000005", 10, 63, 0, 0 },
 };
 
 Test(bpf_helpers, numbers_are_read_as_the_kernel_reads_them)
 {
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		size_t len = strlen(numbers[i].text);
-		int64_t value = 0;
+		int64_t value = 77;
 		uint64_t expected = numbers[i].unsigned_result ? numbers[i].unsigned_result : numbers[i].len_or_error;
 
 		cr_expect_eq(call(105, P(numbers[i].text), len, numbers[i].base, P(&value), 0), numbers[i].len_or_error, "'%s'", numbers[i].text);
