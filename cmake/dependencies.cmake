@@ -1,7 +1,7 @@
 # Everything Shunt uses of others. Debian package names stand behind each; ./dev installs them.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-pkg_check_modules(URCU REQUIRED IMPORTED_TARGET liburcu-bp liburcu-cds) # liburcu-dev
+pkg_check_modules(URCU REQUIRED IMPORTED_TARGET liburcu-bp) # liburcu-dev
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)            # libxxhash-dev
 pkg_check_modules(FFI IMPORTED_TARGET libffi)                           # libffi-dev; optional: shunt/call.h
 if(SHUNT_LLVM)

@@ -92,11 +92,6 @@ void shunt_read_end(void)
 	urcu_bp_read_unlock();
 }
 
-const struct rcu_flavor_struct *shunt_grace_flavor(void)
-{
-	return &urcu_bp_flavor;
-}
-
 static void append(struct item_list *list, struct shunt_grace_item *item)
 {
 	item->next = NULL;

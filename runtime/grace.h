@@ -37,10 +37,6 @@ SHUNT_API void shunt_grace_defer(struct shunt_grace_item *item);
  * membarrier lacks it and the machine does not need it for finalize; registration is done on first use. */
 SHUNT_API int shunt_sync_core(void);
 
-/* liburcu's flavour that the readers use, for data structures of its own (cds_lfht). */
-struct rcu_flavor_struct;
-SHUNT_API const struct rcu_flavor_struct *shunt_grace_flavor(void);
-
 /* For pack_fork.c, in this order around a fork: let the forking thread's section not be in the way of a grace period, and lock the
  * readers' registry; lock the queue; then the opposite in the parent or child. */
 void shunt_grace_fork_readers_prepare(void);

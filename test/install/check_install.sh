@@ -21,7 +21,7 @@ pkg_config)
 	read -ra front_end <<<"$(pkg-config --cflags --libs shunt-llvm)"
 	cc -o "$work/build/runtime_only" "$work/consumer/runtime_only.c" "${runtime[@]}"
 	cc -o "$work/build/runtime_only_static" "$work/consumer/runtime_only.c" -I"$work/prefix/include" "$libdir/libshunt.a" \
-		$(pkg-config --static --libs liburcu-bp liburcu-cds libxxhash) -pthread
+		$(pkg-config --static --libs liburcu-bp libxxhash) -pthread
 	cc -o "$work/build/front_end" "$work/consumer/front_end.c" "${front_end[@]}"
 	;;
 esac
