@@ -231,11 +231,12 @@ static struct value load_of_site(struct context *context, const struct site *sit
 		value = value_load_anywhere(site->halves);
 		value = value_join(value, load_of_callers(context, site->caller, ANY_ARG, 0, size));
 	}
-	/* Addresses in the caller's frame mean nothing to the callee by offset. */
-	if (value.kind == VALUE_STACK || value.kind == VALUE_ARG)
-		value = (struct value){ .kind = VALUE_FRAME };
-	if (value.kind == VALUE_FRAME)
-		value = (struct value){ .kind = VALUE_FRAME, .off = IN_CALLERS };
+	/* The callee knows an address in the caller's frame by its distance from the argument, when that is in the same frame. */
+	if ((base.kind == VALUE_STACK && value.kind == VALUE_STACK) ||
+	    (base.kind == VALUE_ARG && value.kind == VALUE_ARG && base.id == value.id))
+		return (struct value){ .kind = VALUE_ARG, .id = id, .off = value.off - base.off };
+	if (value.kind == VALUE_STACK || value.kind == VALUE_ARG || value.kind == VALUE_FRAME)
+		return (struct value){ .kind = VALUE_FRAME, .off = IN_CALLERS };
 	return value;
 }
 

@@ -447,12 +447,16 @@ static bool call_subprogram(struct step *step, struct state *state, uint32_t at,
 	result = context_call(step, state, at, callee, &state->regs[1]);
 	if (result.kind == VALUE_NONE)
 		return false;
-	if (result.kind == VALUE_ARG)
+	if (result.kind == VALUE_ARG) {
 		result = with_offset(state->regs[result.id], result.off);
-	else if (is_frame(result))
+		/* Rather a number where an address was: the verifier lets nobody return an address in a frame. */
+		if (result.kind == VALUE_STACK)
+			result.id = IS_UNSURE;
+	} else if (is_frame(result)) {
 		result = (struct value){ .kind = VALUE_FRAME, .off = IN_OWN | IN_CALLERS };
-	else if (result.kind == VALUE_FUNC)
+	} else if (result.kind == VALUE_FUNC) {
 		result = other;
+	}
 	clobber(state, result);
 	return true;
 }

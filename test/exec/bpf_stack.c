@@ -97,6 +97,22 @@ Test(bpf_stack, a_context_beside_what_a_subprogram_stores_is_still_the_context)
 			     LOAD(BPF_W, 0, 1, 16), EXIT(), /* sub: */ ALU64_REG(BPF_ADD, 1, 2), STORE_IMM(BPF_B, 1, 0, 1), MOV_IMM(0, 0), EXIT()), 22u);
 }
 
+Test(bpf_stack, an_address_beside_the_context_leads_a_subprogram_to_one_place_only)
+{
+	/* -16: the context; -8: the address of -24, where the subprogram adds 3 to 4. */
+	cr_expect_eq(RUN_XDP(STORE(BPF_DW, 10, 1, -16), STACK(2, -24), STORE(BPF_DW, 10, 2, -8), STORE_IMM(BPF_DW, 10, -24, 4), STACK(1, -16),
+			     CALL_SUB(5), LOAD(BPF_DW, 1, 10, -16), LOAD(BPF_W, 0, 1, 16), LOAD(BPF_DW, 1, 10, -24), ALU64_REG(BPF_ADD, 0, 1), EXIT(),
+			     /* sub: */ LOAD(BPF_DW, 2, 1, 8), LOAD(BPF_DW, 3, 2, 0), ALU64_IMM(BPF_ADD, 3, 3), STORE(BPF_DW, 2, 3, 0),
+			     LOAD(BPF_DW, 1, 1, 0), LOAD(BPF_W, 0, 1, 12), EXIT()), 22u + 7);
+}
+
+Test(bpf_stack, a_number_that_replaced_an_address_may_be_returned)
+{
+	/* The subprogram stores 1000 where the address of -16 was, and returns it. */
+	cr_expect_eq(RUN_XDP(TWO_VALUES(), STACK(1, -8), CALL_SUB(2), ALU64_IMM(BPF_ADD, 0, 8), EXIT(),
+			     /* sub: */ STORE_IMM(BPF_DW, 1, 0, 1000), LOAD(BPF_DW, 0, 1, 0), EXIT()), 1008u);
+}
+
 Test(bpf_stack, an_address_that_a_callback_replaces_is_the_new_one)
 {
 	/* bpf_loop(2, callback, fp - 8, 0): the callback makes *data point to data - 16, which is 6. */
