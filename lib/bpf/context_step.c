@@ -254,8 +254,7 @@ static void store(struct step *step, struct state *state, const struct bpf_insn 
 		break;
 	}
 	/* Elsewhere than in a frame it is a number for ever: no verified program uses it as the context again. */
-	if (may_be_context(value) && size == 8 &&
-	    (base.kind == VALUE_ARG || (base.kind == VALUE_FRAME && value.kind == VALUE_CTX && !step->func->is_program))) {
+	if (value.kind == VALUE_CTX && size == 8 && (base.kind == VALUE_ARG || (base.kind == VALUE_FRAME && !step->func->is_program))) {
 		step->refusal = "stores the context in a caller's frame, where it cannot be followed; pass it as an argument";
 		return;
 	}

@@ -106,6 +106,18 @@ Test(bpf_stack, an_address_beside_the_context_leads_a_subprogram_to_one_place_on
 			     LOAD(BPF_DW, 1, 1, 0), LOAD(BPF_W, 0, 1, 12), EXIT()), 22u + 7);
 }
 
+Test(bpf_stack, a_number_read_at_an_unknown_place_beside_the_context_may_be_stored_by_a_subprogram)
+{
+	/* -16: the context, not used again; sub(fp - 40, 11) adds 1 to the 8 bytes at r1 + r2 - 11. */
+	cr_expect_eq(RUN_XDP(STORE(BPF_DW, 10, 1, -16), LOAD(BPF_W, 2, 1, 12), STORE_IMM(BPF_DW, 10, -40, 8), STACK(1, -40), CALL_SUB(2),
+			     LOAD(BPF_DW, 0, 10, -40), EXIT(), /* sub: */ MOV_REG(3, 1), ALU64_REG(BPF_ADD, 3, 2), LOAD(BPF_DW, 4, 3, -11),
+			     ALU64_IMM(BPF_ADD, 4, 1), STORE(BPF_DW, 1, 4, 0), MOV_IMM(0, 0), EXIT()), 9u);
+	/* When it is used again, it may be something else. */
+	REFUSES("7", STORE(BPF_DW, 10, 1, -16), LOAD(BPF_W, 2, 1, 12), STORE_IMM(BPF_DW, 10, -40, 8), STACK(1, -40), CALL_SUB(3),
+		LOAD(BPF_DW, 1, 10, -16), LOAD(BPF_W, 0, 1, 16), EXIT(), /* sub: */ MOV_REG(3, 1), ALU64_REG(BPF_ADD, 3, 2),
+		LOAD(BPF_DW, 4, 3, -11), ALU64_IMM(BPF_ADD, 4, 1), STORE(BPF_DW, 3, 4, -11), MOV_IMM(0, 0), EXIT());
+}
+
 Test(bpf_stack, a_number_that_replaced_an_address_may_be_returned)
 {
 	/* The subprogram stores 1000 where the address of -16 was, and returns it. */
