@@ -93,7 +93,8 @@ void shunt_reader_fork_child(void)
 {
 	const struct shunt_reader_ops *use = current();
 
-	pthread_mutex_init(&ops_mutex, NULL);
+	/* This thread locked it before the fork. */
+	pthread_mutex_unlock(&ops_mutex);
 	if (use && !(use->after_fork_child && use->after_fork_child()))
 		lost = true;
 }

@@ -97,8 +97,13 @@ set_tests_properties(stress_dispatch PROPERTIES LABELS stress TIMEOUT 900)
 
 add_executable(exec_dispatch_fork exec/dispatch_fork.c)
 target_link_libraries(exec_dispatch_fork PRIVATE shunt_options Threads::Threads shunt::shunt_static)
-add_test(NAME exec_dispatch_fork COMMAND exec_dispatch_fork)
-set_tests_properties(exec_dispatch_fork PROPERTIES LABELS exec TIMEOUT 120 ENVIRONMENT TSAN_OPTIONS=die_after_fork=0)
+if(SHUNT_SANITIZE MATCHES address)
+  # The child's second thread waits for a lock of the allocator that a thread of the parent held.
+  add_test(NAME exec_dispatch_fork COMMAND sh -c "echo 'the malloc of the address sanitizer does not survive a threaded fork'; exit 77")
+else()
+  add_test(NAME exec_dispatch_fork COMMAND exec_dispatch_fork)
+endif()
+set_tests_properties(exec_dispatch_fork PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT TSAN_OPTIONS=die_after_fork=0)
 
 # Another language's functions as programs. A sanitizer's runtime would have to be in the interpreter first.
 if(SHUNT_SANITIZE)
