@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/shunt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 set(SHUNT_EXPORTED shunt_static shunt_shared)
-if(SHUNT_LLVM AND TARGET shunt_llvm AND TARGET shunt-opt AND TARGET shunt_passes)
+if(SHUNT_LLVM)
   list(APPEND SHUNT_EXPORTED shunt_llvm shunt_llvm_libs)
   install(TARGETS shunt shunt-opt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(TARGETS shunt_passes LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
