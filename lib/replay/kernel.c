@@ -199,10 +199,10 @@ int shunt_replay_kernel_open(struct shunt_replay *replay, struct shunt_replay_ke
 		return shunt_fail(ENOMEM, "no memory for the kernel's side");
 	}
 	kernel->replay = replay;
+	previous = libbpf_set_print(keep_message);
 	if (libbpf_num_possible_cpus() != (int)shunt_nr_cpus())
 		err = shunt_fail(ENOTSUP, "the kernel counts %d possible CPUs, Shunt %u: per-CPU maps cannot be compared",
 				 libbpf_num_possible_cpus(), shunt_nr_cpus());
-	previous = libbpf_set_print(keep_message);
 	for (size_t i = 0; i < replay->nr_queues && !err; i++)
 		err = load_queue(kernel, i);
 	libbpf_set_print(previous);
