@@ -12,9 +12,10 @@ typedef const char *shunt_replay_symbol_fn(void *user, uint64_t address);
 
 /* Lists len bytes at code on out, one instruction a line; branch targets by name where symbol knows them.
  * -ENOTSUP: LLVM has no disassembler for this machine. */
+int shunt_replay_disassemble(const void *code, size_t len, shunt_replay_symbol_fn *symbol, void *user, FILE *out);
+
 /* The same for code of either machine (triple) that is to lie at addr. */
 int shunt_replay_disassemble_for(const char *triple, const void *code, size_t len, uint64_t addr, shunt_replay_symbol_fn *symbol, void *user,
 				 FILE *out);
-int shunt_replay_disassemble(const void *code, size_t len, shunt_replay_symbol_fn *symbol, void *user, FILE *out);
 
 #endif
