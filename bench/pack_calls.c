@@ -235,9 +235,9 @@ static void measure_stress(const struct peer *peer, uint32_t nr_triggers, struct
 {
 	static const char *const sources[] = {
 		BENCH_PACK_SOURCE_DIR "/runtime/grace.c",
-		BENCH_PACK_SOURCE_DIR "/runtime/arena.c",
-		BENCH_PACK_SOURCE_DIR "/runtime/backing.c",
-		BENCH_PACK_SOURCE_DIR "/runtime/pack_fork.c",
+		BENCH_PACK_SOURCE_DIR "/runtime/pack/arena.c",
+		BENCH_PACK_SOURCE_DIR "/runtime/pack/backing.c",
+		BENCH_PACK_SOURCE_DIR "/runtime/pack/pack_fork.c",
 	};
 	struct peer_program programs[NR_STRESS];
 	struct trigger triggers[8];

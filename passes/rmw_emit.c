@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One exact operation in code. With rseq it is a restartable sequence in one inline assembly, the contract of which is that of
- * runtime/percpu_rseq.h: descriptor stored last before the section, CPU number read inside, the write to memory the last instruction, then
+ * runtime/percpu/percpu_rseq.h: descriptor stored last before the section, CPU number read inside, the write to memory the last instruction, then
  * 0 stored, so that nothing points into code that may be freed. A thread without rseq uses unit -1 with an atomic operation. Labels are
  * numbers, since LLVM may copy the assembly; what is not executed as a rule lies in a section of its own on x86-64.
  */

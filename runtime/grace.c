@@ -19,7 +19,7 @@
 #include <urcu/urcu-bp.h>
 
 #include "runtime/log.h"
-#include "runtime/pack.h"
+#include "runtime/pack/pack.h"
 #include "runtime/reader.h"
 
 /* A release may defer what it held, and so on; quiesce follows that far. */

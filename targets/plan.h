@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A plan: the CPU-neutral description of a dispatch tree. runtime/plan.c makes plans, a target turns them into bytes.
+ * A plan: the CPU-neutral description of a dispatch tree. runtime/dispatch/plan.c makes plans, a target turns them into bytes.
  *
  * Nodes are laid out in the order of execution when nothing branches: each node falls through to the next one.
  */

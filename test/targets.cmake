@@ -3,7 +3,7 @@ shunt_add_criterion(encode_instructions LABELS encode
   SOURCES encode/test_encodings.c encode/x86_64_encodings.c encode/arm64_encodings.c
   LIBS shunt_targets)
 # The runtime's plans are as pure as the targets: no library needed.
-set(ENCODE_PLANS encode/plans.c ${PROJECT_SOURCE_DIR}/runtime/plan.c ${PROJECT_SOURCE_DIR}/runtime/log.c)
+set(ENCODE_PLANS encode/plans.c ${PROJECT_SOURCE_DIR}/runtime/dispatch/plan.c ${PROJECT_SOURCE_DIR}/runtime/log.c)
 shunt_add_criterion(encode_arm64_trees LABELS encode
   SOURCES encode/test_arm64_trees.c encode/arm64_walk.c encode/shapes.c ${ENCODE_PLANS}
   LIBS shunt_targets)

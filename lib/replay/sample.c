@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lib/replay/disassemble.h"
-#include "runtime/sample_tree.h"
+#include "runtime/dispatch/sample_tree.h"
 
 #if defined(__x86_64__)
 #define OWN_TARGET "x86_64"

@@ -4,7 +4,7 @@
 
 #include <criterion/criterion.h>
 
-#include "runtime/plan.h"
+#include "runtime/dispatch/plan.h"
 #include "shapes.h"
 
 /* Small sets often, since most special cases are there; large ones now and then. */

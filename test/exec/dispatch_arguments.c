@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "runtime/backing_sys.h"
-#include "runtime/dispatcher.h"
+#include "runtime/pack/backing_sys.h"
+#include "runtime/dispatch/dispatcher.h"
 #include "targets/target.h"
 
 struct thing {

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/cpu.h"
+#include "runtime/percpu/cpu.h"
 
 #define NR_ADDERS 8
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/miss.h"
-#include "runtime/patch.h"
+#include "runtime/dispatch/miss.h"
+#include "runtime/dispatch/patch.h"
 #include "targets/target.h"
 #include "test/exec/dispatch_programs.h"
 

@@ -10,7 +10,7 @@
 #include <shunt/log.h>
 
 #include "runtime/grace.h"
-#include "runtime/pack.h"
+#include "runtime/pack/pack.h"
 
 struct probe {
 	struct shunt_grace_item item; /* first */

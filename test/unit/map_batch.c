@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "runtime/cpu.h"
+#include "runtime/percpu/cpu.h"
 
 enum { NR = 100 };
 

@@ -8,8 +8,8 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
-#include "runtime/arena.h"
-#include "runtime/pack.h"
+#include "runtime/pack/arena.h"
+#include "runtime/pack/pack.h"
 #include "test/unit/pack_test.h"
 
 static struct shunt_arena *make_arena(size_t size)

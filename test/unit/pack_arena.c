@@ -8,9 +8,9 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
-#include "runtime/arena.h"
-#include "runtime/backing_sys.h"
-#include "runtime/pack.h"
+#include "runtime/pack/arena.h"
+#include "runtime/pack/backing_sys.h"
+#include "runtime/pack/pack.h"
 #include "test/unit/pack_test.h"
 
 extern const char __executable_start[];

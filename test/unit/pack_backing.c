@@ -11,8 +11,8 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
-#include "runtime/arena.h"
-#include "runtime/backing_sys.h"
+#include "runtime/pack/arena.h"
+#include "runtime/pack/backing_sys.h"
 #include "test/unit/pack_test.h"
 
 #ifndef MADV_COLLAPSE

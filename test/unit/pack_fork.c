@@ -13,10 +13,10 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
-#include "runtime/backing_sys.h"
+#include "runtime/pack/backing_sys.h"
 #include "runtime/grace.h"
 #include "runtime/machine.h"
-#include "runtime/pack.h"
+#include "runtime/pack/pack.h"
 #include "test/unit/pack_test.h"
 
 /* In a child a failure is the line it happened at. */

@@ -14,8 +14,8 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
-#include "runtime/backing_sys.h"
-#include "runtime/pack_space.h"
+#include "runtime/pack/backing_sys.h"
+#include "runtime/pack/pack_space.h"
 #include "test/unit/pack_test.h"
 
 static struct shunt_arena *make_arena(const struct shunt_arena_options *options)

@@ -3,8 +3,8 @@
 #include "test/unit/pack_check.h"
 #include <stdlib.h>
 
-#include "runtime/pack_room.h"
-#include "runtime/pack_space.h"
+#include "runtime/pack/pack_room.h"
+#include "runtime/pack/pack_space.h"
 
 static struct shunt_pack_space space;
 /* 0: free, else the number of the block that the chunk belongs to. */

@@ -11,7 +11,7 @@
 #include <sys/rseq.h>
 #include <unistd.h>
 
-#include "runtime/cpu.h"
+#include "runtime/percpu/cpu.h"
 #include <shunt/log.h>
 #include <shunt/percpu.h>
 

@@ -9,8 +9,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "runtime/cpu.h"
-#include "runtime/percpu_rseq.h"
+#include "runtime/percpu/cpu.h"
+#include "runtime/percpu/percpu_rseq.h"
 #include <shunt/percpu.h>
 
 #define NR_THREADS 8

@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/cpu.h"
-#include "runtime/percpu_rseq.h"
+#include "runtime/percpu/cpu.h"
+#include "runtime/percpu/percpu_rseq.h"
 #include <shunt/log.h>
 #include <shunt/percpu.h>
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include <shunt/log.h>
-#include "runtime/plan.h"
+#include "runtime/dispatch/plan.h"
 #include "targets/target.h"
 
 #define MISS UINT32_MAX

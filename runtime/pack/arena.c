@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arenas: the registry, creation and destruction, and the packs in an arena's slots. Expected load: one or two arenas a process, a
+ * lookup per free, a pack per some thousands of programs.
+ */
+#include "runtime/pack/arena.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "runtime/dispatch/adopt.h"
+#include "runtime/pack/backing_sys.h"
+#include "runtime/flush.h"
+#include "runtime/log.h"
+#include "runtime/machine.h"
+#include "runtime/pack/pack.h"
+#include "targets/target.h"
+
+#define DEFAULT_SIZE_MIN ((size_t)64 << 20)
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct shunt_arena *registry;
+/* Written once, never destroyed: found without the registry's lock. */
+static struct shunt_arena *default_arena;
+static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool arena_has(const struct shunt_arena *arena, const void *addr)
+{
+	return (uintptr_t)addr - (uintptr_t)arena->base < arena->size || (uintptr_t)addr - (uintptr_t)arena->rw_base < arena->size;
+}
+
+struct shunt_arena *shunt_arena_lock_owner(const void *addr)
+{
+	struct shunt_arena *arena = __atomic_load_n(&default_arena, __ATOMIC_ACQUIRE);
+
+	if (arena && arena_has(arena, addr)) {
+		pthread_mutex_lock(&arena->lock);
+		return arena;
+	}
+	pthread_mutex_lock(&registry_lock);
+	for (arena = registry; arena && !arena_has(arena, addr);)
+		arena = arena->next;
+	if (arena)
+		pthread_mutex_lock(&arena->lock);
+	pthread_mutex_unlock(&registry_lock);
+	return arena;
+}
+
+void shunt_arena_lock_mutate(struct shunt_arena *arena)
+{
+	for (;;) {
+		shunt_fork_wait();
+		pthread_mutex_lock(&arena->lock);
+		/* A fork takes this lock, so none can begin to copy while it is held. */
+		if (!shunt_fork_is_copying())
+			return;
+		pthread_mutex_unlock(&arena->lock);
+	}
+}
+
+struct shunt_arena *shunt_arena_lock_owner_mutate(const void *addr)
+{
+	for (;;) {
+		struct shunt_arena *arena;
+
+		shunt_fork_wait();
+		arena = shunt_arena_lock_owner(addr);
+		if (!arena || !shunt_fork_is_copying())
+			return arena;
+		pthread_mutex_unlock(&arena->lock);
+	}
+}
+
+void shunt_arena_lock_all(void)
+{
+	pthread_mutex_lock(&registry_lock);
+	for (struct shunt_arena *arena = registry; arena; arena = arena->next)
+		pthread_mutex_lock(&arena->lock);
+}
+
+void shunt_arena_unlock_all(void)
+{
+	for (struct shunt_arena *arena = registry; arena; arena = arena->next)
+		pthread_mutex_unlock(&arena->lock);
+	pthread_mutex_unlock(&registry_lock);
+}
+
+struct shunt_arena *shunt_arena_first(void)
+{
+	return registry;
+}
+
+void *shunt_pack_rw(const void *rx)
+{
+	struct shunt_arena *arena = __atomic_load_n(&default_arena, __ATOMIC_ACQUIRE);
+	bool locked = !arena || !arena_has(arena, rx);
+	struct shunt_pack *pack;
+	uint32_t chunk;
+	void *rw = NULL;
+
+	/* A slot does not change while a block lives in it, so only finding another arena needs a lock. */
+	if (locked)
+		arena = shunt_arena_lock_owner(rx);
+	if (!arena)
+		return NULL;
+	pack = shunt_pack_at(arena, rx, &chunk);
+	if (pack)
+		rw = pack->rw + ((const char *)rx - pack->rx);
+	if (locked)
+		pthread_mutex_unlock(&arena->lock);
+	return rw;
+}
+
+static void arena_free(struct shunt_arena *arena)
+{
+	if (arena->rw_base)
+		shunt_sys.munmap(arena->rw_base, arena->size);
+	if (arena->base)
+		shunt_sys.munmap(arena->base, arena->size);
+	pthread_mutex_destroy(&arena->lock);
+	free(arena->slots);
+	free(arena);
+}
+
+/* 0 or a negative errno without a sentence: the default arena tries smaller sizes. */
+static int arena_make(const struct shunt_arena_options *options, size_t size, struct shunt_arena **out)
+{
+	struct shunt_arena *arena = calloc(1, sizeof(*arena));
+	const void *near_addr = options->near_addr ? options->near_addr : (const void *)(uintptr_t)&shunt_arena_create;
+	void *p;
+	int err;
+
+	if (!arena)
+		return -ENOMEM;
+	pthread_mutex_init(&arena->lock, NULL);
+	arena->size = size;
+	arena->nr_slots = (uint32_t)(size / SHUNT_PACK_SIZE);
+	arena->huge = !options->no_huge;
+	arena->hugetlb = options->hugetlb && !options->no_huge;
+	arena->anon = options->anon;
+	arena->guard = !options->no_guard;
+	arena->debug = options->debug;
+	arena->random_start = options->random_start;
+	/* Of no use to who guesses addresses: the kernel's own, and where there is none the address space's randomness. */
+	if (getrandom(&arena->random_state, sizeof(arena->random_state), GRND_NONBLOCK) != (ssize_t)sizeof(arena->random_state))
+		arena->random_state = (uintptr_t)arena;
+	arena->random_state |= 1;
+	arena->next_serial = 1;
+	arena->slots = calloc(arena->nr_slots, sizeof(struct shunt_pack *));
+	err = arena->slots ? 0 : -ENOMEM;
+	if (!err)
+		err = shunt_arena_range_reserve(near_addr, size, (uint64_t)shunt_target_host()->branch_reach, &p);
+	if (!err) {
+		arena->base = p;
+		err = shunt_backing_reserve(NULL, false, size, &p);
+	}
+	if (err) {
+		arena_free(arena);
+		return err;
+	}
+	arena->rw_base = p;
+	pthread_mutex_lock(&registry_lock);
+	arena->next = registry;
+	registry = arena;
+	pthread_mutex_unlock(&registry_lock);
+	*out = arena;
+	return 0;
+}
+
+int shunt_arena_create(const struct shunt_arena_options *options, struct shunt_arena **out)
+{
+	static const struct shunt_arena_options defaults;
+	const struct shunt_target *target = shunt_target_host();
+	size_t size;
+	int err;
+
+	if (!options)
+		options = &defaults;
+	size = options->size ? options->size : (size_t)target->default_arena;
+	if (size % SHUNT_PACK_SIZE)
+		return shunt_fail(EINVAL, "arena: size %zu is not a multiple of %zu bytes", size, SHUNT_PACK_SIZE);
+	if (size > (uint64_t)target->branch_reach / 2)
+		return shunt_fail(EINVAL, "arena: size %zu is more than %" PRId64 " bytes, half the reach of a direct branch on %s", size,
+				  target->branch_reach / 2, target->name);
+	shunt_fork_init();
+	err = arena_make(options, size, out);
+	if (err)
+		return shunt_fail(-err, "arena: no free range of %zu bytes within %" PRId64 " bytes of %p (%s); ask for a smaller one", size,
+				  target->branch_reach,
+				  options->near_addr ? options->near_addr : (const void *)(uintptr_t)&shunt_arena_create, strerror(-err));
+	return 0;
+}
+
+int shunt_arena_default(struct shunt_arena **out)
+{
+	/* Beside the image whose stubs jump into it, when the host defines dispatchers in its text; else beside libshunt. */
+	struct shunt_arena_options defaults = { .near_addr = shunt_adopt_near_addr() };
+	size_t wanted = (size_t)shunt_target_host()->default_arena;
+	struct shunt_arena *arena = __atomic_load_n(&default_arena, __ATOMIC_ACQUIRE);
+	size_t size = wanted;
+	int err = 0;
+
+	if (arena) {
+		*out = arena;
+		return 0;
+	}
+	shunt_fork_init();
+	pthread_mutex_lock(&default_lock);
+	arena = default_arena;
+	while (!arena) {
+		err = arena_make(&defaults, size, &arena);
+		if (!err || size <= DEFAULT_SIZE_MIN)
+			break;
+		size /= 2;
+	}
+	if (!err)
+		__atomic_store_n(&default_arena, arena, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&default_lock);
+	if (err)
+		return shunt_fail(-err, "default arena: no free range even of %zu bytes within reach of %p (%s)", size,
+				  defaults.near_addr ? defaults.near_addr : (const void *)(uintptr_t)&shunt_arena_create, strerror(-err));
+	if (size != wanted)
+		shunt_logf(SHUNT_LOG_WARN, "default arena: %zu bytes instead of %zu, no larger range is free near the host's stubs or libshunt", size, wanted);
+	*out = arena;
+	return 0;
+}
+
+int shunt_arena_destroy(struct shunt_arena *arena)
+{
+	struct shunt_arena **link;
+	uint64_t nr_live = 0;
+	uint64_t pending;
+	bool busy = false;
+
+	pthread_mutex_lock(&registry_lock);
+	for (link = &registry; *link && *link != arena;)
+		link = &(*link)->next;
+	if (!*link || arena == default_arena) {
+		pthread_mutex_unlock(&registry_lock);
+		return shunt_fail(EINVAL, "arena %p is %s", (void *)arena,
+				  *link ? "the default arena, which lives as long as the process" : "not an arena, or was destroyed already");
+	}
+	pthread_mutex_lock(&arena->lock);
+	for (int segment = 0; segment < SHUNT_NR_SEGMENTS; segment++)
+		nr_live += arena->nr_blocks[segment];
+	pending = arena->chunks_pending * SHUNT_CHUNK_SIZE;
+	for (uint32_t slot = 0; slot < arena->nr_slots; slot++)
+		if (arena->slots[slot] && !shunt_pack_is_idle(arena->slots[slot]))
+			busy = true;
+	if (nr_live || busy) {
+		pthread_mutex_unlock(&arena->lock);
+		pthread_mutex_unlock(&registry_lock);
+		return shunt_fail(EBUSY,
+				  "arena %p still holds %" PRIu64 " live blocks and %" PRIu64
+				  " bytes waiting for their grace period; free them and call shunt_quiesce first",
+				  (void *)arena, nr_live, pending);
+	}
+	*link = arena->next;
+	pthread_mutex_unlock(&registry_lock);
+	/* What they map goes with the arena's two ranges. */
+	for (uint32_t slot = 0; slot < arena->nr_slots; slot++)
+		if (arena->slots[slot] && arena->slots[slot]->first_slot == slot) {
+			shunt_flush_forget(arena->slots[slot]->rx);
+			free(arena->slots[slot]);
+		}
+	shunt_pack_dups_forget(arena);
+	pthread_mutex_unlock(&arena->lock);
+	arena_free(arena);
+	return 0;
+}
+
+/* First fit over the slots; a pack a some thousand programs, so a scan is nothing. */
+static uint32_t find_slots(const struct shunt_arena *arena, uint32_t nr)
+{
+	uint32_t run = 0;
+
+	for (uint32_t slot = 0; slot < arena->nr_slots; slot++) {
+		run = arena->slots[slot] ? 0 : run + 1;
+		if (run == nr)
+			return slot + 1 - nr;
+	}
+	return UINT32_MAX;
+}
+
+int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr_slots, struct shunt_pack **out,
+		    struct shunt_backing_failure *failure)
+{
+	uint32_t first = find_slots(arena, nr_slots);
+	struct shunt_backing_spec spec = { 0 };
+	struct shunt_pack *pack;
+	int err;
+
+	failure->step = NULL;
+	if (first == UINT32_MAX)
+		return -ENOMEM;
+	pack = calloc(1, sizeof(*pack));
+	if (!pack) {
+		failure->step = "allocating bookkeeping";
+		failure->err = ENOMEM;
+		return -ENOMEM;
+	}
+	spec.rx = arena->base + first * SHUNT_PACK_SIZE;
+	spec.rw = segment == SHUNT_SEGMENT_DATA ? spec.rx : arena->rw_base + first * SHUNT_PACK_SIZE;
+	spec.len = nr_slots * SHUNT_PACK_SIZE;
+	spec.exec = segment == SHUNT_SEGMENT_CODE;
+	spec.huge = arena->huge;
+	spec.hugetlb = arena->hugetlb;
+	spec.anon = arena->anon;
+	spec.guard = arena->guard;
+	spec.debug = arena->debug;
+	err = shunt_backing_make(&spec, &pack->made, failure);
+	if (err) {
+		free(pack);
+		return err;
+	}
+	pack->arena = arena;
+	pack->segment = segment;
+	pack->first_slot = first;
+	pack->nr_slots = nr_slots;
+	pack->rx = spec.rx;
+	pack->rw = spec.rw;
+	pack->serial = arena->next_serial++;
+	shunt_pack_item_init(pack);
+	if (segment == SHUNT_SEGMENT_CODE) {
+		shunt_target_host()->fill_traps(pack->rw, spec.len);
+		shunt_machine_sync_caches(pack->rx, pack->rw, spec.len);
+	}
+	shunt_space_init(&pack->space);
+	for (uint32_t slot = first; slot < first + nr_slots; slot++)
+		arena->slots[slot] = pack;
+	arena->nr_packs[segment]++;
+	arena->nr_slots_used[segment] += nr_slots;
+	arena->nr_empty[segment]++;
+	if (segment != SHUNT_SEGMENT_DATA)
+		arena->newest = pack->made.backing;
+	if (nr_slots == 1)
+		shunt_room_place(&arena->rooms[segment], &pack->room, SHUNT_PACK_CHUNKS);
+	*out = pack;
+	return 0;
+}
+
+/* Nothing refers to a pack without blocks, so a new serial makes all its generations new. */
+static void make_new(struct shunt_pack *pack)
+{
+	struct shunt_arena *arena = pack->arena;
+
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(arena, pack->segment);
+	pack->serial = arena->next_serial++;
+	pack->nr_worn = 0;
+	pack->large_chunks = 0;
+	memset(pack->generation, 0, sizeof(pack->generation));
+	shunt_space_init(&pack->space);
+	if (pack->nr_slots == 1 && !pack->frozen)
+		shunt_room_place(&arena->rooms[pack->segment], &pack->room, SHUNT_PACK_CHUNKS);
+}
+
+/* The pack was to go unfilled, and stays. */
+static void keep_closing(struct shunt_pack *pack)
+{
+	if (!pack->closing)
+		return;
+	pack->closing = false;
+	shunt_pack_fill_unused(pack, 0, pack->nr_slots * SHUNT_PACK_CHUNKS);
+	/* A failure was reported; CPUs that have to be told of new code cannot have run any here then. */
+	(void)shunt_sync_core();
+	make_new(pack);
+}
+
+static void unmake(struct shunt_pack *pack)
+{
+	struct shunt_arena *arena = pack->arena;
+
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(arena, pack->segment);
+	/* Where the system refuses to give a mapping back, the pack stays as an empty one. */
+	if (shunt_backing_unmake(pack->rx, pack->rw, pack->nr_slots * SHUNT_PACK_SIZE) != 0) {
+		keep_closing(pack);
+		return;
+	}
+	shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+	for (uint32_t slot = pack->first_slot; slot < pack->first_slot + pack->nr_slots; slot++)
+		arena->slots[slot] = NULL;
+	arena->nr_packs[pack->segment]--;
+	arena->nr_slots_used[pack->segment] -= pack->nr_slots;
+	arena->nr_empty[pack->segment]--;
+	free(pack);
+}
+
+void shunt_pack_retire_empty(struct shunt_pack *pack)
+{
+	struct shunt_arena *arena = pack->arena;
+
+	arena->nr_empty[pack->segment]++;
+	if (pack->nr_slots > 1 || pack->frozen || pack->closing || arena->nr_empty[pack->segment] > 1) {
+		unmake(pack);
+		return;
+	}
+	if (pack->nr_worn)
+		make_new(pack);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/* Allocating blocks, publishing them, making them shorter. Expected load: thousands of programs a second, a million live ones. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "runtime/pack/arena.h"
+#include "runtime/log.h"
+#include "runtime/machine.h"
+#include "runtime/pack/pack.h"
+#include "targets/target.h"
+
+#define ALIGN_MAX ((size_t)4096)
+/* In chunks: what an open run is at most, and the longest block that is cut from one. */
+#define OPEN_MAX 1024u
+#define OPEN_BLOCK_MAX 64u
+
+/* A block's id: 33 bits of its pack's serial, 15 of its first chunk, 16 of that chunk's generation. */
+static uint64_t id_of(const struct shunt_pack *pack, uint32_t first)
+{
+	return pack->serial << 31 | (uint64_t)first << 16 | pack->generation[first];
+}
+
+void shunt_pack_describe(const struct shunt_pack *pack, uint32_t first, uint32_t nr, struct shunt_block *out)
+{
+	out->rx = pack->rx + first * SHUNT_CHUNK_SIZE;
+	out->rw = pack->rw + first * SHUNT_CHUNK_SIZE;
+	out->len = nr * SHUNT_CHUNK_SIZE;
+	out->id = id_of(pack, first);
+}
+
+struct shunt_pack *shunt_pack_at(struct shunt_arena *arena, const void *addr, uint32_t *chunk)
+{
+	size_t offset = (uintptr_t)addr - (uintptr_t)arena->base;
+	bool is_rw = offset >= arena->size;
+	struct shunt_pack *pack;
+
+	if (is_rw)
+		offset = (uintptr_t)addr - (uintptr_t)arena->rw_base;
+	if (offset >= arena->size)
+		return NULL;
+	pack = arena->slots[offset / SHUNT_PACK_SIZE];
+	/* A data pack has nothing at the second address. */
+	if (!pack || (is_rw && pack->segment == SHUNT_SEGMENT_DATA))
+		return NULL;
+	*chunk = (uint32_t)((offset - pack->first_slot * SHUNT_PACK_SIZE) / SHUNT_CHUNK_SIZE);
+	return pack;
+}
+
+static bool is_open_at(const struct shunt_pack *pack, uint32_t chunk)
+{
+	const struct shunt_pack_open *open = &pack->arena->open[pack->segment];
+
+	return open->pack == pack && chunk >= open->next && chunk < open->end;
+}
+
+bool shunt_pack_block_at(const struct shunt_pack *pack, uint32_t chunk, uint32_t *first, uint32_t *nr, bool *dying)
+{
+	if (pack->nr_slots > 1) {
+		*first = 0;
+		*nr = pack->large_chunks;
+		*dying = pack->nr_dying > 0;
+		return chunk < pack->large_chunks;
+	}
+	*first = chunk;
+	*nr = shunt_space_block_from(&pack->space, chunk);
+	if (!*nr && !shunt_space_block(&pack->space, chunk, first, nr))
+		return false;
+	if (pack->generation[*first] == SHUNT_GENERATION_WORN || is_open_at(pack, *first))
+		return false;
+	*dying = shunt_bit_is_set(&pack->space, SHUNT_BIT_DYING, *first);
+	return true;
+}
+
+const char *shunt_pack_check(struct shunt_arena *arena, const struct shunt_block *block, struct shunt_pack **pack, uint32_t *first,
+			     uint32_t *nr)
+{
+	bool dying;
+	uint32_t chunk;
+
+	*pack = shunt_pack_at(arena, block->rx, &chunk);
+	if (!*pack || !shunt_pack_block_at(*pack, chunk, first, nr, &dying))
+		return "is not allocated: it was freed already, or never was one";
+	if ((char *)block->rx != (*pack)->rx + *first * SHUNT_CHUNK_SIZE)
+		return "does not begin there: pass the block as shunt_pack_alloc gave it";
+	if (dying)
+		return "was freed already and waits for its grace period";
+	if (block->id != id_of(*pack, *first))
+		return "was freed already, another block lives there now";
+	return NULL;
+}
+
+static int fail_alloc(struct shunt_arena *arena, size_t size, int err, const struct shunt_backing_failure *failure)
+{
+	if (failure->step)
+		return shunt_fail(failure->err, "pack for %zu bytes: %s failed: %s", size, failure->step, strerror(failure->err));
+	return shunt_fail(-err, "arena %p of %zu bytes is full: no room for a block of %zu bytes; free some or create a larger arena",
+			  (void *)arena, arena->size, size);
+}
+
+static void place(struct shunt_pack *pack)
+{
+	if (!pack->frozen && !pack->closing)
+		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+}
+
+void shunt_pack_close(struct shunt_arena *arena, enum shunt_segment segment)
+{
+	struct shunt_pack_open *open = &arena->open[segment];
+	struct shunt_pack *pack = open->pack;
+
+	open->pack = NULL;
+	if (!pack || open->next == open->end)
+		return;
+	shunt_space_give(&pack->space, open->next, open->end - open->next);
+	place(pack);
+}
+
+void shunt_pack_uncut(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	struct shunt_pack_open *open = &pack->arena->open[pack->segment];
+
+	shunt_bit_clear(&pack->space, SHUNT_BIT_LAST, first + nr - 1);
+	open->next = first;
+	shunt_space_cut(&pack->space, open->end - 1);
+}
+
+/* The next nr chunks of the open run, or NULL. */
+static struct shunt_pack *cut(struct shunt_pack_open *open, uint32_t nr, uint32_t *first)
+{
+	if (!open->pack || open->end - open->next < nr)
+		return NULL;
+	*first = open->next;
+	open->next += nr;
+	shunt_space_cut(&open->pack->space, open->next - 1);
+	return open->pack;
+}
+
+/* A pack with a run of nr chunks; a new one when there is none. */
+static int find_pack(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr, struct shunt_pack **out,
+		     struct shunt_backing_failure *failure)
+{
+	struct shunt_room_link *link = shunt_room_find(&arena->rooms[segment], nr);
+
+	if (!link && arena->open[segment].pack) {
+		shunt_pack_close(arena, segment);
+		link = shunt_room_find(&arena->rooms[segment], nr);
+	}
+	if (!link)
+		return shunt_pack_make(arena, segment, 1, out, failure);
+	*out = (struct shunt_pack *)((char *)link - offsetof(struct shunt_pack, room));
+	return 0;
+}
+
+static uint64_t next_random(struct shunt_arena *arena)
+{
+	uint64_t state = arena->random_state;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	arena->random_state = state;
+	/* Multiplied, so that its outcomes do not tell the state. */
+	return state * UINT64_C(0x2545f4914f6cdd1d) >> 16;
+}
+
+/* Chunks for a block of at most a pack. */
+static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr, uint32_t align, struct shunt_pack **out, uint32_t *first,
+		struct shunt_backing_failure *failure)
+{
+	struct shunt_pack_open *open = &arena->open[segment];
+	/* A run this long holds the block at any place it begins; an empty pack begins aligned. */
+	uint32_t need = nr + align - 1 < SHUNT_PACK_CHUNKS ? nr + align - 1 : SHUNT_PACK_CHUNKS;
+	bool small = align == 1 && nr <= OPEN_BLOCK_MAX;
+	struct shunt_pack *pack;
+	int err;
+
+	if (small) {
+		*out = cut(open, nr, first);
+		if (*out)
+			return 0;
+		shunt_pack_close(arena, segment);
+	}
+	err = find_pack(arena, segment, need, &pack, failure);
+	if (err)
+		return err;
+	if (small) {
+		*first = open->next = shunt_space_open_at(&pack->space, nr, OPEN_MAX, arena->random_start ? next_random(arena) : 0, &open->end);
+		open->pack = *first == SHUNT_NO_CHUNK ? NULL : pack;
+		*out = cut(open, nr, first);
+	} else {
+		*first = shunt_space_take(&pack->space, nr, align);
+		*out = *first == SHUNT_NO_CHUNK ? NULL : pack;
+	}
+	place(pack);
+	/* NULL cannot be: the room's longest run is exact. Refused rather than trusted. */
+	return *out ? 0 : -ENOMEM;
+}
+
+int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size_t size, size_t align, struct shunt_block *out)
+{
+	struct shunt_backing_failure failure = { 0 };
+	struct shunt_pack *pack = NULL;
+	uint32_t first = 0;
+	uint32_t nr;
+	int err = 0;
+
+	if (!size)
+		return shunt_fail(EINVAL, "a block must have at least 1 byte");
+	if ((unsigned)segment >= SHUNT_NR_SEGMENTS)
+		return shunt_fail(EINVAL, "segment %d is none of enum shunt_segment", (int)segment);
+	if (!align)
+		align = SHUNT_CHUNK_SIZE;
+	if (align & (align - 1) || align > ALIGN_MAX)
+		return shunt_fail(EINVAL, "alignment %zu is not a power of two up to %zu", align, ALIGN_MAX);
+	if (!arena) {
+		err = shunt_arena_default(&arena);
+		if (err)
+			return err;
+	}
+	if (size > arena->size)
+		return fail_alloc(arena, size, -ENOMEM, &failure);
+	if (arena->debug) {
+		size_t page_size = shunt_machine_page_size();
+
+		size = (size + page_size - 1) & ~(page_size - 1);
+		align = align < page_size ? page_size : align;
+	}
+	nr = (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
+	align = align < SHUNT_CHUNK_SIZE ? 1 : align / SHUNT_CHUNK_SIZE;
+
+	shunt_arena_lock_mutate(arena);
+	if (nr > SHUNT_PACK_CHUNKS) {
+		err = shunt_pack_make(arena, segment, (nr + SHUNT_PACK_CHUNKS - 1) / SHUNT_PACK_CHUNKS, &pack, &failure);
+		if (err)
+			goto out_unlock;
+		pack->large_chunks = nr;
+	} else {
+		err = take(arena, segment, nr, (uint32_t)align, &pack, &first, &failure);
+		if (err)
+			goto out_unlock;
+	}
+	if (!pack->nr_live && !pack->nr_dying)
+		arena->nr_empty[segment]--;
+	pack->nr_live++;
+	arena->nr_blocks[segment]++;
+	arena->chunks_used[segment] += nr;
+	shunt_pack_describe(pack, first, nr, out);
+out_unlock:
+	pthread_mutex_unlock(&arena->lock);
+	return err ? fail_alloc(arena, size, err, &failure) : 0;
+}
+
+/* Checks a handle by itself; 0 or the failure. */
+static int check_published(const struct shunt_block *block)
+{
+	struct shunt_arena *arena = shunt_arena_lock_owner(block->rx);
+	struct shunt_pack *pack;
+	const char *why;
+	uint32_t first;
+	uint32_t nr;
+
+	if (!arena)
+		return shunt_fail(EINVAL, "finalize: block %p lies in no arena", block->rx);
+	why = shunt_pack_check(arena, block, &pack, &first, &nr);
+	if (!why)
+		shunt_pack_show_written(pack, first, nr);
+	pthread_mutex_unlock(&arena->lock);
+	return why ? shunt_fail(EINVAL, "finalize: block %p %s", block->rx, why) : 0;
+}
+
+int shunt_pack_finalize(const struct shunt_block *blocks, size_t nr)
+{
+	int err;
+
+	/* All are checked before the first is touched. The blocks are the caller's, who cannot free them meanwhile. */
+	for (size_t i = 0; i < nr; i++) {
+		err = check_published(&blocks[i]);
+		if (err)
+			return err;
+	}
+	if (!nr || !shunt_machine_needs_finalize())
+		return 0;
+	for (size_t i = 0; i < nr; i++)
+		shunt_machine_sync_caches(blocks[i].rx, blocks[i].rw, blocks[i].len);
+	return shunt_sync_core();
+}
+
+int shunt_pack_shrink(struct shunt_block *block, size_t size)
+{
+	struct shunt_arena *arena = shunt_arena_lock_owner_mutate(block->rx);
+	struct shunt_pack *pack;
+	const char *why;
+	uint32_t want = 0;
+	uint32_t first;
+	uint32_t nr = 0;
+
+	if (!arena)
+		return shunt_fail(EINVAL, "shrink: block %p lies in no arena", block->rx);
+	why = shunt_pack_check(arena, block, &pack, &first, &nr);
+	if (!why) {
+		if (!size || size > nr * SHUNT_CHUNK_SIZE)
+			why = "can only become shorter, down to 1 byte";
+		want = (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
+	}
+	if (why) {
+		pthread_mutex_unlock(&arena->lock);
+		return shunt_fail(EINVAL, "shrink to %zu bytes: block %p %s", size, block->rx, why);
+	}
+	if (want < nr) {
+		shunt_pack_fill_unused(pack, first + want, nr - want);
+		if (pack->nr_slots > 1) {
+			pack->large_chunks = want;
+		} else if (shunt_pack_is_open(pack) && arena->open[pack->segment].next == first + nr) {
+			/* Made last, with room for what might have been: the next block begins right behind it. */
+			shunt_pack_uncut(pack, first + want, nr - want);
+			shunt_space_cut(&pack->space, first + want - 1);
+		} else {
+			shunt_space_shorten(&pack->space, first + nr - 1, first + want - 1);
+			place(pack);
+		}
+		arena->chunks_used[pack->segment] -= nr - want;
+	}
+	block->len = want * SHUNT_CHUNK_SIZE;
+	pthread_mutex_unlock(&arena->lock);
+	return 0;
+}

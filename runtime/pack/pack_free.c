@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The way of a freed block: dying (refused and not found from now on) -> in the batch that waits for readers -> filled with traps ->
+ * chunks free. A free cannot fail for lack of memory: bits and two grace items a pack are all it needs, however many blocks die.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "runtime/pack/arena.h"
+#include "runtime/pack/backing_sys.h"
+#include "runtime/log.h"
+#include "runtime/machine.h"
+#include "runtime/pack/pack.h"
+#include "runtime/pack/pack_names.h"
+#include "targets/target.h"
+
+void shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	uintptr_t mask = shunt_machine_page_size() - 1;
+	uintptr_t begin = (uintptr_t)pack->rx + first * SHUNT_CHUNK_SIZE;
+	uintptr_t end = begin + nr * SHUNT_CHUNK_SIZE;
+
+	if (!pack->arena->debug)
+		return;
+	/* Whole pages only: those that a block has to itself. What a debugger wrote there is gone then; the file's bytes show again. */
+	begin = (begin + mask) & ~mask;
+	end &= ~mask;
+	if (begin < end)
+		shunt_sys.madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	size_t offset = first * SHUNT_CHUNK_SIZE;
+	size_t len = nr * SHUNT_CHUNK_SIZE;
+
+	if (pack->frozen)
+		return;
+	if (pack->segment != SHUNT_SEGMENT_CODE) {
+		memset(pack->rw + offset, 0, len);
+		return;
+	}
+	shunt_target_host()->fill_traps(pack->rw + offset, len);
+	shunt_pack_show_written(pack, first, nr);
+	shunt_machine_sync_caches(pack->rx + offset, pack->rw + offset, len);
+}
+
+/* Puts the pack where its room says, after chunks were given back. */
+static void place(struct shunt_pack *pack)
+{
+	if (pack->nr_slots == 1 && !pack->frozen && !pack->closing)
+		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+}
+
+/* Makes the chunks of a block that is neither live nor dying any more free. What is given early wants shunt_space_give_done. */
+static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
+{
+	if (pack->nr_slots > 1) {
+		pack->large_chunks = 0;
+		return;
+	}
+	if (++pack->generation[first] == SHUNT_GENERATION_WORN) {
+		/* Another block at this chunk would repeat an id: it is left out until the whole pack is empty. */
+		pack->nr_worn++;
+		if (nr > 1)
+			shunt_space_shorten(&pack->space, first + nr - 1, first);
+	} else if (shunt_pack_is_open(pack) && pack->arena->open[pack->segment].next == first + nr) {
+		shunt_pack_uncut(pack, first, nr);
+	} else if (early) {
+		shunt_space_give_early(&pack->space, first, nr);
+	} else {
+		shunt_space_give(&pack->space, first, nr);
+	}
+}
+
+bool shunt_pack_is_idle(const struct shunt_pack *pack)
+{
+	return pack->items[0].state == SHUNT_ITEM_IDLE && pack->items[1].state == SHUNT_ITEM_IDLE;
+}
+
+static void retire_if_empty(struct shunt_pack *pack)
+{
+	if (!pack->nr_live && !pack->nr_dying && shunt_pack_is_idle(pack))
+		shunt_pack_retire_empty(pack);
+}
+
+/* Sees to it that a batch which begins from now on covers all dying blocks. */
+static void queue_item(struct shunt_pack *pack)
+{
+	struct shunt_pack_item *idle = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		if (pack->items[i].state == SHUNT_ITEM_QUEUED)
+			return;
+		if (pack->items[i].state == SHUNT_ITEM_IDLE)
+			idle = &pack->items[i];
+	}
+	/* None is idle only where a fork's child found both in batches; the release of the first comes back here. */
+	if (!idle)
+		return;
+	idle->state = SHUNT_ITEM_QUEUED;
+	shunt_grace_defer(&idle->item);
+}
+
+static struct shunt_pack_item *item_of(struct shunt_grace_item *item)
+{
+	return (struct shunt_pack_item *)item;
+}
+
+/* The batch is about to wait for readers: what is dying now is in it, what dies later is not. */
+static void collect(struct shunt_grace_item *grace_item)
+{
+	struct shunt_pack *pack = item_of(grace_item)->pack;
+
+	pthread_mutex_lock(&pack->arena->lock);
+	item_of(grace_item)->state = SHUNT_ITEM_BATCH;
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
+		pack->space.bits[word][SHUNT_BIT_BATCH] = pack->space.bits[word][SHUNT_BIT_DYING];
+	pthread_mutex_unlock(&pack->arena->lock);
+}
+
+static uint32_t count_batch(const struct shunt_pack *pack)
+{
+	uint32_t nr = 0;
+
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
+		nr += (uint32_t)__builtin_popcountll(pack->space.bits[word][SHUNT_BIT_BATCH] & pack->space.bits[word][SHUNT_BIT_DYING]);
+	return nr;
+}
+
+/* Calls fn for every block of the batch, in address order. */
+static void each_in_batch(struct shunt_pack *pack, void (*fn)(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *user), void *user)
+{
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++) {
+		/* A batch that a fork's child begins again may have been released in part. */
+		uint64_t left = pack->space.bits[word][SHUNT_BIT_BATCH] & pack->space.bits[word][SHUNT_BIT_DYING];
+
+		while (left) {
+			uint32_t first = word * 64 + (uint32_t)__builtin_ctzll(left);
+
+			left &= left - 1;
+			fn(pack, first, pack->nr_slots > 1 ? pack->large_chunks : shunt_space_block_from(&pack->space, first), user);
+		}
+	}
+}
+
+/* A run of neighbours in the batch, filled at once. */
+struct fill_run {
+	uint32_t first;
+	uint32_t end;
+};
+
+static void fill_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *user)
+{
+	struct fill_run *run = user;
+
+	if (first != run->end) {
+		if (run->end > run->first)
+			shunt_pack_fill_unused(pack, run->first, run->end - run->first);
+		run->first = first;
+	}
+	run->end = first + nr;
+}
+
+/* All of the pack dies in this batch and the arena will have an empty one in reserve: the pack goes back to the system, so nothing is filled,
+ * and nothing may come in between. */
+static bool close_dead(struct shunt_pack *pack)
+{
+	struct shunt_arena *arena = pack->arena;
+
+	if (pack->closing)
+		return true;
+	if (pack->emptying || pack->nr_live || pack->nr_dying != count_batch(pack))
+		return false;
+	if (pack->nr_slots == 1 && arena->nr_empty[pack->segment] + arena->nr_emptying[pack->segment] == 0) {
+		pack->emptying = true;
+		arena->nr_emptying[pack->segment]++;
+		return false;
+	}
+	if (shunt_pack_is_open(pack))
+		shunt_pack_close(arena, pack->segment);
+	pack->closing = true;
+	shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+	return true;
+}
+
+static void retire(struct shunt_grace_item *grace_item)
+{
+	struct shunt_pack *pack = item_of(grace_item)->pack;
+	struct fill_run run = { 0, 0 };
+
+	/* Waits for a fork's child: its thread may still be reading what is filled here. */
+	shunt_arena_lock_mutate(pack->arena);
+	if (!close_dead(pack)) {
+		each_in_batch(pack, fill_block, &run);
+		if (run.end > run.first)
+			shunt_pack_fill_unused(pack, run.first, run.end - run.first);
+	}
+	pthread_mutex_unlock(&pack->arena->lock);
+}
+
+static void release_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *many)
+{
+	shunt_bit_clear(&pack->space, SHUNT_BIT_DYING, first);
+	pack->nr_dying--;
+	pack->chunks_dying -= nr;
+	pack->arena->chunks_pending -= nr;
+	give_chunks(pack, first, nr, many != NULL);
+}
+
+/* Bringing the whole tree of free runs up to date costs as much as so many blocks one by one. */
+#define MANY 32
+
+static void release_batch(struct shunt_pack *pack)
+{
+	bool many = pack->nr_slots == 1 && count_batch(pack) > MANY;
+
+	if (pack->closing) {
+		/* Not block by block: nothing of it is left. */
+		pack->arena->chunks_pending -= pack->chunks_dying;
+		pack->chunks_dying = 0;
+		pack->nr_dying = 0;
+		return;
+	}
+	each_in_batch(pack, release_block, many ? &many : NULL);
+	if (many)
+		shunt_space_give_done(&pack->space);
+	if (pack->emptying) {
+		pack->emptying = false;
+		pack->arena->nr_emptying[pack->segment]--;
+	}
+	place(pack);
+	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
+		pack->space.bits[word][SHUNT_BIT_BATCH] = 0;
+}
+
+/* May run again in a fork's child that found it half done: the lock makes it all or nothing. */
+static void release(struct shunt_grace_item *grace_item)
+{
+	struct shunt_pack *pack = item_of(grace_item)->pack;
+	struct shunt_arena *arena = pack->arena;
+
+	pthread_mutex_lock(&arena->lock);
+	release_batch(pack);
+	item_of(grace_item)->state = SHUNT_ITEM_IDLE;
+	if (pack->nr_dying)
+		queue_item(pack);
+	retire_if_empty(pack);
+	shunt_grace_settle();
+	pthread_mutex_unlock(&arena->lock);
+}
+
+void shunt_pack_item_init(struct shunt_pack *pack)
+{
+	for (int i = 0; i < 2; i++) {
+		struct shunt_pack_item *item = &pack->items[i];
+
+		item->pack = pack;
+		item->state = SHUNT_ITEM_IDLE;
+		item->item.collect = collect;
+		item->item.retire = retire;
+		item->item.release = release;
+		item->item.restartable = true;
+		item->item.code = pack->segment == SHUNT_SEGMENT_CODE;
+	}
+}
+
+int shunt_arena_drop_rw(struct shunt_arena *arena)
+{
+	int err = arena ? 0 : shunt_arena_default(&arena);
+
+	if (err)
+		return err;
+	shunt_arena_lock_mutate(arena);
+	for (uint32_t slot = 0; !err && slot < arena->nr_slots; slot++) {
+		struct shunt_pack *pack = arena->slots[slot];
+
+		if (!pack || pack->first_slot != slot || pack->segment == SHUNT_SEGMENT_DATA || pack->frozen || pack->closing)
+			continue;
+		if (shunt_pack_is_open(pack))
+			shunt_pack_close(arena, pack->segment);
+		err = shunt_backing_drop_rw(pack->rw, pack->nr_slots * SHUNT_PACK_SIZE);
+		if (err)
+			break;
+		pack->frozen = true;
+		if (pack->nr_slots == 1)
+			shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+	}
+	pthread_mutex_unlock(&arena->lock);
+	return err ? shunt_fail(-err, "arena %p: the rw view of a pack cannot be taken away: %s", (void *)arena, strerror(-err)) : 0;
+}
+
+/* The block leaves the live ones. */
+static void count_gone(struct shunt_pack *pack, uint32_t nr)
+{
+	pack->nr_live--;
+	pack->arena->nr_blocks[pack->segment]--;
+	pack->arena->chunks_used[pack->segment] -= nr;
+}
+
+int shunt_pack_free(const struct shunt_block *block)
+{
+	struct shunt_arena *arena = shunt_arena_lock_owner(block->rx);
+	struct shunt_pack *pack;
+	const char *why;
+	uint32_t first;
+	uint32_t nr;
+
+	if (!arena)
+		return shunt_fail(EINVAL, "free: block %p lies in no arena", block->rx);
+	why = shunt_pack_check(arena, block, &pack, &first, &nr);
+	if (why) {
+		pthread_mutex_unlock(&arena->lock);
+		return shunt_fail(EINVAL, "free: block %p %s", block->rx, why);
+	}
+	count_gone(pack, nr);
+	shunt_bit_set(&pack->space, SHUNT_BIT_DYING, first);
+	pack->nr_dying++;
+	pack->chunks_dying += nr;
+	arena->chunks_pending += nr;
+	queue_item(pack);
+	shunt_names_forget(block->rx);
+	pthread_mutex_unlock(&arena->lock);
+	return 0;
+}
+
+int shunt_pack_abandon(const struct shunt_block *block)
+{
+	struct shunt_arena *arena = shunt_arena_lock_owner_mutate(block->rx);
+	struct shunt_pack *pack;
+	const char *why;
+	uint32_t first;
+	uint32_t nr;
+
+	if (!arena)
+		return shunt_fail(EINVAL, "abandon: block %p lies in no arena", block->rx);
+	why = shunt_pack_check(arena, block, &pack, &first, &nr);
+	if (why) {
+		pthread_mutex_unlock(&arena->lock);
+		return shunt_fail(EINVAL, "abandon: block %p %s", block->rx, why);
+	}
+	count_gone(pack, nr);
+	shunt_names_forget(block->rx);
+	shunt_pack_fill_unused(pack, first, nr);
+	give_chunks(pack, first, nr, false);
+	place(pack);
+	retire_if_empty(pack);
+	pthread_mutex_unlock(&arena->lock);
+	return 0;
+}
