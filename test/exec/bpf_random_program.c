@@ -90,10 +90,13 @@ static struct bpf_insn random_access(bool verifiable)
 	default:
 		if (verifiable && base == 6)
 			base = 9;
-		op = atomics[random_below(6)];
-		if (op != BPF_XCHG && op != BPF_CMPXCHG && random_below(2))
+		/* Linux 6.18 tracks values that come from the stack by an atomic wrongly: it drops branches that can be reached, and forgets
+		 * to clear r0's upper half after a 32-bit BPF_CMPXCHG. */
+		op = atomics[random_below(verifiable ? 4 : 6)];
+		log = 2 + random_below(2);
+		if (!verifiable && op != BPF_XCHG && op != BPF_CMPXCHG && random_below(2))
 			op |= BPF_FETCH;
-		return ATOMIC(sizes[2 + random_below(2)], op, base, random_reg(), (int16_t)(low + (int)random_below(8) * 8));
+		return ATOMIC(sizes[log], op, base, random_reg(), (int16_t)(low + (int)random_below(8) * 8));
 	}
 }
 
