@@ -12,19 +12,22 @@
 #include <llvm-c/TargetMachine.h>
 #include <shunt/bpf.h>
 #include <shunt/log.h>
+#include "passes/map_text.h"
 #include "tools/command.h"
 #include "tools/file.h"
 
 static const char help[] =
 	"usage: shunt compile [options] PROGRAM.o -o OUT.o|OUT.so\n"
 	"\n"
-	"Compiles the programs of a BPF object, passes applied, for this machine or another one. What the code needs of a process stays\n"
-	"undefined in the result: maps (map.NAME), data (data.SECTION), helpers (_bpf_helper_ext_NNNN) and the functions of shunt/abi.h. On its\n"
+	"Compiles the programs of a BPF object, or of LLVM IR of clang -target bpf (.ll, .bc), passes applied, for this machine or another\n"
+	"one. What the code needs of a process stays undefined in the result: maps (map.NAME), data (data.SECTION), helpers (_bpf_helper_ext_NNNN) and the functions of shunt/abi.h. On its\n"
 	"machine, 'shunt run --code OUT.o PROGRAM.o CAPTURE' loads an object; a host that defines these symbols links or opens it.\n"
 	"\n"
 	"  -o, --output FILE       where the result goes; a name that ends in .so is linked, by ld.lld\n"
 	"  -t, --target TRIPLE     x86_64-linux-gnu or aarch64-linux-gnu (default: this machine's)\n"
 	"  -p, --program NAME      only this program (default: all that can be run)\n"
+	"  -m, --map NAME:type=T,key=BYTES,value=BYTES,entries=N[,inner=NAME]\n"
+	"                          what a map is that a program built without -g does not describe\n"
 	"      --cpu rseq|call     how the code finds the number of its CPU: inline through glibc's rseq (default), or by a call\n"
 	"      --no-passes         leave helper calls as they are\n"
 	"  -h, --help              this text\n"
@@ -37,6 +40,7 @@ static const struct option long_options[] = {
 	{ "output", required_argument, NULL, 'o' },
 	{ "target", required_argument, NULL, 't' },
 	{ "program", required_argument, NULL, 'p' },
+	{ "map", required_argument, NULL, 'm' },
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "no-passes", no_argument, NULL, OPT_NO_PASSES },
 	{ "help", no_argument, NULL, 'h' },
@@ -46,6 +50,7 @@ static const struct option long_options[] = {
 struct compile_arguments {
 	const char *input, *output, *target;
 	struct shunt_bpf_options bpf;
+	struct shunt_map_list maps;
 	enum shunt_pass_cpu cpu;
 };
 
@@ -58,13 +63,18 @@ static int usage_error(const char *what, const char *argument)
 /* Returns -1 to go on, else the exit status. */
 static int parse_arguments(int argc, char **argv, struct compile_arguments *args)
 {
+	char why[256];
 	int option;
 
-	while ((option = getopt_long(argc, argv, "o:t:p:h", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "o:t:p:m:h", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'o': args->output = optarg; break;
 		case 't': args->target = optarg; break;
 		case 'p': args->bpf.program = optarg; break;
+		case 'm':
+			if (shunt_map_list_add(&args->maps, optarg, why, sizeof(why)))
+				return usage_error("--map:", why);
+			break;
 		case OPT_NO_PASSES: args->bpf.pipeline = ""; break;
 		case OPT_CPU:
 			if (strcmp(optarg, "rseq") && strcmp(optarg, "call"))
@@ -84,6 +94,8 @@ static int parse_arguments(int argc, char **argv, struct compile_arguments *args
 	if (!args->output)
 		return usage_error("say where the result goes: -o OUT.o or -o OUT.so", NULL);
 	args->input = argv[optind];
+	args->bpf.maps = args->maps.maps;
+	args->bpf.nr_maps = args->maps.nr;
 	return -1;
 }
 
@@ -149,8 +161,10 @@ int shunt_command_compile(int argc, char **argv)
 	size_t len;
 	int status = parse_arguments(argc, argv, &args);
 
-	if (status >= 0)
+	if (status >= 0) {
+		shunt_map_list_fini(&args.maps);
 		return status;
+	}
 	if (!args.target)
 		args.target = own_target = LLVMGetDefaultTargetTriple();
 	status = SHUNT_EXIT_FAILED;
@@ -166,5 +180,6 @@ int shunt_command_compile(int argc, char **argv)
 		shunt_bpf_close(object);
 	}
 	LLVMDisposeMessage(own_target);
+	shunt_map_list_fini(&args.maps);
 	return status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <shunt/log.h>
+#include "passes/map_text.h"
 #include "tools/command.h"
 #include "tools/dump.h"
 #include "tools/file.h"
@@ -19,12 +20,16 @@ static const char help[] =
 	"usage: shunt run [options] PROGRAM.o CAPTURE.pcap\n"
 	"       shunt run [options] --queue PROGRAM.o[:NAME] [--queue ...] CAPTURE.pcap\n"
 	"\n"
-	"Runs XDP programs of BPF objects over the Ethernet frames of a capture. Each --queue is a receive queue with a program of its\n"
-	"own; frames are spread over the queues by a hash of their flow, and every program is called through one dispatcher.\n"
+	"Runs XDP programs of BPF objects, or of LLVM IR of clang -target bpf (.ll, .bc), over the Ethernet frames of a capture. Each\n"
+	"--queue is a receive queue with a program of its own; frames are spread over the queues by a hash of their flow, and every\n"
+	"program is called through one dispatcher.\n"
 	"\n"
 	"  -q, --queue OBJECT[:PROGRAM]  add a queue; PROGRAM defaults to the first one that can be run\n"
 	"  -s, --set MAP[KEY]=VALUE      set a map entry before the run (on all CPUs); KEY and VALUE are an integer, port:N (network\n"
 	"                                byte order), an IPv4, IPv6 or MAC address, ADDRESS/LEN for an LPM trie, or hex:BYTES\n"
+	"  -m, --map NAME:type=T,key=BYTES,value=BYTES,entries=N[,inner=NAME]\n"
+	"                                what a map is that the program does not describe, because it was built without -g; T is a kernel\n"
+	"                                number or array, percpu_array, hash, percpu_hash, lru_hash, lru_percpu_hash\n"
 	"  -r, --repeat N                run every frame N times (default 1)\n"
 	"      --private-maps            do not share pinned maps of the same name between queues\n"
 	"      --no-passes               leave helper calls and program calls as they are\n"
@@ -48,6 +53,7 @@ struct run_arguments {
 	struct dump_selection dump;
 	const char **queues, **settings;
 	size_t nr_settings;
+	struct shunt_map_list maps;
 	const char *capture, *code;
 	uint64_t repeat;
 	bool check_kernel, time_kernel, json, all_entries, remarks, verbose;
@@ -58,6 +64,7 @@ enum { OPT_PRIVATE_MAPS = 256, OPT_NO_PASSES, OPT_TIME_KERNEL, OPT_IFINDEX, OPT_
 static const struct option long_options[] = {
 	{ "queue", required_argument, NULL, 'q' },
 	{ "set", required_argument, NULL, 's' },
+	{ "map", required_argument, NULL, 'm' },
 	{ "repeat", required_argument, NULL, 'r' },
 	{ "private-maps", no_argument, NULL, OPT_PRIVATE_MAPS },
 	{ "no-passes", no_argument, NULL, OPT_NO_PASSES },
@@ -102,6 +109,13 @@ static int parse_option(int option, struct run_arguments *args)
 	case 's':
 		args->settings[args->nr_settings++] = optarg;
 		return -1;
+	case 'm': {
+		char why[256];
+
+		if (!shunt_map_list_add(&args->maps, optarg, why, sizeof(why)))
+			return -1;
+		return usage_error("--map:", why);
+	}
 	case 'r':
 		return parse_count(optarg, 1, UINT32_MAX, &args->repeat) ? usage_error("--repeat takes a number from 1, not", optarg) : -1;
 	case OPT_IFINDEX:
@@ -135,7 +149,7 @@ static int parse_arguments(int argc, char **argv, struct run_arguments *args)
 	int option, status;
 
 	argv[0] = "shunt run"; /* getopt's messages begin with it */
-	while ((option = getopt_long(argc, argv, "q:s:r:cjvh", long_options, NULL)) != -1)
+	while ((option = getopt_long(argc, argv, "q:s:m:r:cjvh", long_options, NULL)) != -1)
 		if ((status = parse_option(option, args)) >= 0)
 			return status;
 	if (!args->replay.nr_queues && argc - optind > 2)
@@ -150,6 +164,8 @@ static int parse_arguments(int argc, char **argv, struct run_arguments *args)
 		return usage_error(argc == optind ? "the capture file is missing" : "one capture file, not also", argc == optind ? NULL : argv[optind + 1]);
 	args->capture = argv[optind];
 	args->replay.queues = args->queues;
+	args->replay.maps = args->maps.maps;
+	args->replay.nr_maps = args->maps.nr;
 	args->replay.keep_ir = args->dump.ir;
 	return -1;
 }
@@ -320,6 +336,7 @@ int shunt_command_run(int argc, char **argv)
 out:
 	free(args.queues);
 	free(args.settings);
+	shunt_map_list_fini(&args.maps);
 	free(code);
 	return status;
 }

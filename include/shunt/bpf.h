@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BPF objects as a front end: opens ELF objects (or raw instructions), makes their maps, translates the bytecode to LLVM IR, runs the passes and
+ * BPF objects as a front end: opens ELF objects (or LLVM IR, or raw instructions), makes their maps, translates the bytecode to LLVM IR, runs the passes and
  * loads the code into packs. Input is untrusted: a bad object gives one sentence in shunt_error(), never a crash. It does not verify programs
  * as the kernel does: what the program does with memory is the program's (load only programs you trust to run).
  *
@@ -46,9 +46,13 @@ struct shunt_bpf_options {
 	const void *code;            /* loaded instead of compiling: what shunt_bpf_emit made of the same object for this machine; the caller's
 	                                until compile. NULL: compile */
 	size_t code_len;
+	const struct shunt_pass_map *maps; /* what maps of section .maps are that the file does not describe, as it was built without -g: symbol, type,
+	                                sizes, entries and inner are looked at; the caller's until the object is open */
+	size_t nr_maps;
 };
 
-/* Opens an object; options may be NULL, are copied (strings too). The object holds its maps. -EINVAL: not a BPF object, or a broken one (section,
+/* Opens an object: an ELF file, or LLVM IR of clang -target bpf -emit-llvm (bitcode or text, any -O; compiled in a child process, so that IR
+ * over which LLVM ends its process is an -EINVAL, too). options may be NULL, are copied (strings too). The object holds its maps. -EINVAL: not a BPF object, or a broken one (section,
  * symbol or instruction in shunt_error()), or a map that the kernel would refuse too; -ENOTSUP: a feature not supported (a feature that only
  * some program needs does not fail the opening: shunt_bpf_program_unsupported); -EFBIG, -E2BIG: above a limit; -ENOMEM; -ENOENT, -EACCES...: the
  * file. Nothing is kept on failure.

@@ -50,7 +50,7 @@ static int open_image(struct bpf_elf *elf, const void *bytes, size_t len)
 		return shunt_fail(EFBIG, "%s: %zu bytes are more than the %zu that a BPF object may have", elf->object, len,
 				  BPF_OBJECT_MAX_BYTES);
 	if (len < sizeof(header) || memcmp(bytes, ELFMAG, SELFMAG))
-		return shunt_fail(EINVAL, "%s: not an ELF file; give a BPF object made by clang -target bpf -c", elf->object);
+		return shunt_fail(EINVAL, "%s: neither an ELF file nor LLVM IR; give a BPF object made by clang -target bpf -c, or -emit-llvm", elf->object);
 	memcpy(&header, bytes, sizeof(header));
 	err = check_header(&header, len, elf->object);
 	if (err)

@@ -172,14 +172,39 @@ static int read_fields(const struct definition *def, const struct bpf_btf_type *
 	return 0;
 }
 
+static struct bpf_map_shape shape_of(const struct shunt_pass_map *map)
+{
+	return (struct bpf_map_shape){ .type = map->type, .key_size = map->key_size, .value_size = map->value_size, .max_entries = map->max_entries };
+}
+
+/* From the caller's list, where the file says nothing. */
+static bool define_listed_map(const struct shunt_bpf_options *options, const char *name, struct bpf_map_place *place)
+{
+	for (size_t i = 0; i < options->nr_maps; i++) {
+		const struct shunt_pass_map *map = &options->maps[i];
+
+		if (!map->symbol || strcmp(map->symbol, name))
+			continue;
+		place->shape = shape_of(map);
+		place->has_inner = map->inner;
+		if (map->inner)
+			place->inner = shape_of(map->inner);
+		return true;
+	}
+	return false;
+}
+
 static int define_btf_map(struct bpf_opening *opening, const struct bpf_elf_symbol *symbol, struct bpf_map_place *place)
 {
 	struct definition def = { &opening->btf, opening->object->name, symbol->name, place, &place->shape, false };
 	struct bpf_btf_type var, type;
 
-	if (!bpf_btf_find(&opening->btf, ".maps", symbol->name, &var))
-		return shunt_fail(EINVAL, "%s: map '%s' of section '.maps' is not described by BTF; compile with -g",
+	if (!bpf_btf_find(&opening->btf, ".maps", symbol->name, &var)) {
+		if (define_listed_map(&opening->object->options, symbol->name, place))
+			return 0;
+		return shunt_fail(EINVAL, "%s: map '%s' of section '.maps' is not described by BTF; compile with -g, or describe it with --map",
 				  opening->object->name, symbol->name);
+	}
 	if (!bpf_btf_skip(&opening->btf, var.size_or_type, &type) || type.kind != BTF_KIND_STRUCT)
 		return shunt_fail(EINVAL, "%s: map '%s' of section '.maps' is not a struct", opening->object->name, symbol->name);
 	return read_fields(&def, &type);

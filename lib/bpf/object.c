@@ -110,6 +110,7 @@ void shunt_bpf_close(struct shunt_bpf_object *object)
 	free(object->helpers);
 	free(object->program);
 	free(object->pipeline);
+	free(object->image);
 	free(object->name);
 	free(object);
 }

@@ -2,6 +2,7 @@
 /*
  * An open object, and the steps that open it. Internal to the object half of lib/bpf; the translator sees only its struct bpf_unit.
  *
+ *	from_ir.c      LLVM IR -> ELF image
  *	object_open.c  ELF image -> functions (object_funcs.c), map definitions (maps_define.c), data sections, references (reloc*.c)
  *	maps_create.c  definitions -> maps, shared ones from the pins (pins.c), initial values
  *	compile.c      the reachable functions -> IR -> code
@@ -78,6 +79,8 @@ struct shunt_bpf_object {
 	char *name;
 	struct shunt_bpf_options options; /* strings are ours */
 	char *program, *pipeline;
+	uint8_t *image; /* the ELF object that LLVM made of IR; NULL when the file was one */
+	size_t image_len;
 
 	struct bpf_unit unit;
 	struct bpf_func_place *func_places;

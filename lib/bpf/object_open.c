@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens an object from a file, from memory, or from bare instructions. */
+/* Opens an object from a file, from memory (ELF or LLVM IR), or from bare instructions. */
 #include "lib/bpf/object.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "lib/bpf/from_ir.h"
 
 static int open_btf(struct bpf_opening *opening)
 {
@@ -37,15 +38,10 @@ static int open_sections(struct bpf_opening *opening)
 	return err;
 }
 
-int shunt_bpf_open_memory(const void *bytes, size_t len, const char *name, const struct shunt_bpf_options *options,
-			  struct shunt_bpf_object **out)
+static int open_elf(const void *bytes, size_t len, const char *name, const struct shunt_bpf_options *options, struct shunt_bpf_object **out)
 {
 	struct bpf_opening opening = { 0 };
-	int err;
-
-	if (!name)
-		name = "object";
-	err = bpf_elf_init(&opening.elf, bytes, len, name);
+	int err = bpf_elf_init(&opening.elf, bytes, len, name);
 	if (err)
 		return err;
 	err = bpf_object_create(name, options, &opening.object);
@@ -57,7 +53,33 @@ int shunt_bpf_open_memory(const void *bytes, size_t len, const char *name, const
 		shunt_bpf_close(opening.object);
 		return err;
 	}
+	opening.object->options.maps = NULL;
+	opening.object->options.nr_maps = 0;
 	*out = opening.object;
+	return 0;
+}
+
+int shunt_bpf_open_memory(const void *bytes, size_t len, const char *name, const struct shunt_bpf_options *options,
+			  struct shunt_bpf_object **out)
+{
+	uint8_t *image;
+	size_t image_len;
+	int err;
+
+	if (!name)
+		name = "object";
+	if (!bpf_is_ir(bytes, len, name))
+		return open_elf(bytes, len, name, options, out);
+	err = bpf_from_ir(bytes, len, name, &image, &image_len);
+	if (err)
+		return err;
+	err = open_elf(image, image_len, name, options, out);
+	if (err) {
+		free(image);
+		return err;
+	}
+	(*out)->image = image;
+	(*out)->image_len = image_len;
 	return 0;
 }
 

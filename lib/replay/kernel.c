@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <shunt/reader.h>
+#include "lib/bpf/object.h"
 #include "lib/replay/kernel_maps.h"
 #include "lib/replay/timing.h"
 #include "runtime/log.h"
@@ -158,6 +159,25 @@ static int fail_load(struct shunt_replay_queue *queue, struct kernel_queue *side
 	return shunt_fail(err == -EACCES ? EINVAL : -err, "%s: the kernel does not load it: %s: %s", queue->path, strerror(-err), reason);
 }
 
+/* A file of IR is no object; the one that was made of it is the same for both sides. */
+static struct bpf_object *open_object(const struct shunt_replay_queue *queue)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, options);
+	const char *slash = strrchr(queue->path, '/'), *base = slash ? slash + 1 : queue->path;
+	struct bpf_object *object;
+	char *name;
+
+	if (!queue->object->image)
+		return bpf_object__open_file(queue->path, NULL);
+	name = strndup(base, strcspn(base, ".")); /* as libbpf calls an object that is in a file */
+	if (!name)
+		return NULL;
+	options.object_name = name;
+	object = bpf_object__open_mem(queue->object->image, queue->object->image_len, &options);
+	free(name);
+	return object;
+}
+
 static int load_queue(struct shunt_replay_kernel *kernel, size_t i)
 {
 	struct shunt_replay_queue *queue = &kernel->replay->queues[i];
@@ -166,7 +186,7 @@ static int load_queue(struct shunt_replay_kernel *kernel, size_t i)
 	int err;
 
 	libbpf_message[0] = 0;
-	object = bpf_object__open_file(queue->path, NULL);
+	object = open_object(queue);
 	if (!object)
 		return shunt_fail(errno, "%s: libbpf does not open it: %s %s", queue->path, strerror(errno), libbpf_message);
 	kernel->queues[i].object = object;

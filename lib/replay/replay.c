@@ -63,6 +63,8 @@ static int open_queue(struct shunt_replay *replay, struct shunt_replay_queue *qu
 		.keep_ir = options->keep_ir,
 		.code = options->code,
 		.code_len = options->code_len,
+		.maps = options->maps,
+		.nr_maps = options->nr_maps,
 		.remark = keep_remark,
 		.remark_user = replay,
 	};

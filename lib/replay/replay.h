@@ -58,6 +58,8 @@ struct shunt_replay_options {
 	bool anon_arena;           /* code in fd-less memory, so that perf resolves symbols */
 	const void *code;          /* of the only queue, compiled before (shunt_bpf_emit); the caller's until start. NULL: compile */
 	size_t code_len;
+	const struct shunt_pass_map *maps; /* of struct shunt_bpf_options; the caller's until created */
+	size_t nr_maps;
 };
 
 struct shunt_replay {

@@ -67,12 +67,12 @@ def needs_rseq(test):
         test.skipTest("the C library did not register rseq here (it cannot under qemu-user)")
 
 
-def compile_bpf(name, folder):
+def compile_bpf(name, folder, level=2, suffix="o", flags=()):
     """Compiles programs/NAME.bpf.c with clang-19, or None where it cannot."""
     source = pathlib.Path(__file__).with_name("programs") / f"{name}.bpf.c"
-    target = pathlib.Path(folder) / f"{name}.o"
+    target = pathlib.Path(folder) / f"{name}.{suffix}"
     multiarch = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
-    command = ["clang-19", "-target", "bpf", "-O2", "-g", "-I", f"/usr/include/{multiarch}", "-c", source, "-o", target]
+    command = ["clang-19", "-target", "bpf", f"-O{level}", "-g", *flags, "-I", f"/usr/include/{multiarch}", "-c", source, "-o", target]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opens thousands of damaged BPF objects: bits flipped, bytes and words overwritten, pieces moved, files cut, headers, symbols and
+ * Opens thousands of damaged BPF objects, ELF files and LLVM IR: bits flipped, bytes and words overwritten, pieces moved, files cut, headers, symbols and
  * relocations given other values. Every object must be opened or refused with a sentence; nothing may crash, and libbpf must have
  * nothing to say. The same seed gives the same cases. Programs are checked, and those of every k-th case compiled, but never run:
  * damage makes programs that do anything.
  *
- *	bpf_mutate [--cases=N] [--seed=N] [--compile-every=K] [--only=CASE] OBJECT.o...
+ *	bpf_mutate [--cases=N] [--seed=N] [--compile-every=K] [--only=CASE] OBJECT.o|MODULE.bc|MODULE.ll...
  */
 #include <elf.h>
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include <shunt/bpf.h>
 #include <shunt/log.h>
 #include <shunt/reader.h>
+#include "lib/bpf/from_ir.h"
 #include "lib/bpf/object.h"
 
 #define MAX_OBJECTS 64
@@ -137,12 +138,12 @@ static void spoil_section(uint8_t *bytes, size_t len)
 	put(bytes, len, at, 1u << random_below(4));
 }
 
-static void mutate(uint8_t *bytes, size_t *len)
+static void mutate(uint8_t *bytes, size_t *len, bool has_sections)
 {
 	unsigned times = 1 + (unsigned)random_below(random_below(4) ? 3 : 16);
 
 	for (unsigned i = 0; i < times && *len >= sizeof(Elf64_Ehdr); i++) {
-		switch (random_below(8)) {
+		switch (random_below(has_sections ? 8 : 4)) {
 		case 0:
 			bytes[random_below(*len)] ^= (uint8_t)(1u << random_below(8));
 			break;
@@ -242,7 +243,7 @@ static void run_case(const struct input *input, uint64_t number, bool compile, s
 	if (!bytes)
 		abort();
 	memcpy(bytes, input->bytes, len);
-	mutate(bytes, &len);
+	mutate(bytes, &len, !bpf_is_ir(bytes, len, input->path));
 	/* In memory of its exact size, so that a sanitizer sees the first byte read behind it. */
 	exact = malloc(len ? len : 1);
 	if (!exact)

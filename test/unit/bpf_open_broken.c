@@ -99,9 +99,9 @@ Test(bpf_open_broken, what_is_no_bpf_object_is_refused_by_what_it_is)
 	uint8_t *bytes = good(&len);
 	Elf64_Ehdr *header = (Elf64_Ehdr *)bytes;
 
-	refuse_bytes("", 0, EINVAL, "not an ELF file");
-	refuse_bytes("#!/bin/sh\nexit 0\n", 17, EINVAL, "not an ELF file");
-	refuse_bytes(bytes, 63, EINVAL, "not an ELF file");
+	refuse_bytes("", 0, EINVAL, "neither an ELF file nor LLVM IR");
+	refuse_bytes("#!/bin/sh\nexit 0\n", 17, EINVAL, "neither an ELF file nor LLVM IR");
+	refuse_bytes(bytes, 63, EINVAL, "neither an ELF file nor LLVM IR");
 	header->e_ident[EI_CLASS] = ELFCLASS32;
 	refuse_bytes(bytes, len, EINVAL, "class 1");
 	header->e_ident[EI_CLASS] = ELFCLASS64;
