@@ -11,17 +11,15 @@
 #include "runtime/flush.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "runtime/log.h"
 #include "runtime/machine.h"
+#include "runtime/pack/backing_sys.h"
 
 static pthread_once_t advice_once = PTHREAD_ONCE_INIT;
 static bool advice_is_ignored;
@@ -29,13 +27,13 @@ static bool advice_is_ignored;
 static void probe_advice(void)
 {
 	size_t page_size = shunt_machine_page_size();
-	void *page = mmap(NULL, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *page = shunt_sys.mmap(NULL, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (page == MAP_FAILED)
 		return;
 	/* No advice has this number: a kernel says EINVAL. */
-	advice_is_ignored = madvise(page, page_size, 0x5eed) == 0;
-	munmap(page, page_size);
+	advice_is_ignored = shunt_sys.madvise(page, page_size, 0x5eed) == 0;
+	shunt_sys.munmap(page, page_size);
 }
 
 bool shunt_advice_is_ignored(void)
@@ -77,7 +75,7 @@ static bool map_again(const struct view *view, const void *rx, size_t len)
 	uintptr_t first = (uintptr_t)rx & ~(page_size - 1);
 	uintptr_t end = ((uintptr_t)rx + len + page_size - 1) & ~(page_size - 1);
 
-	return mmap((void *)first, end - first, view->prot, MAP_SHARED | MAP_FIXED, view->fd,
+	return shunt_sys.mmap((void *)first, end - first, view->prot, MAP_SHARED | MAP_FIXED, view->fd,
 		    view->offset + (off_t)(first - (uintptr_t)view->rx)) != MAP_FAILED;
 }
 
@@ -92,7 +90,7 @@ static void forget(const void *rx)
 	if (!view)
 		return;
 	*link = view->next;
-	close(view->fd);
+	shunt_sys.close(view->fd);
 	free(view);
 }
 
@@ -102,7 +100,7 @@ static int keep(const struct view *wanted)
 	struct view *view = malloc(sizeof(*view));
 
 	if (!view) {
-		close(wanted->fd);
+		shunt_sys.close(wanted->fd);
 		return -ENOMEM;
 	}
 	/* A fork's child, or a stub that is adopted again: a new view in the place of an old one. */
@@ -146,22 +144,22 @@ static void probe_stale_code(void)
 	int fd;
 
 	/* Without a memfd nothing is found out, and the emulator in question cannot make a pack either. A limit makes ftruncate kill. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < page_size)
+	if (shunt_sys.getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < page_size)
 		return;
-	fd = memfd_create("shunt-probe", MFD_CLOEXEC);
+	fd = shunt_sys.memfd_create("shunt-probe", MFD_CLOEXEC);
 	if (fd < 0)
 		return;
-	if (ftruncate(fd, (off_t)page_size) == 0) {
-		rw = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		rx = mmap(NULL, page_size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+	if (shunt_sys.ftruncate(fd, (off_t)page_size) == 0) {
+		rw = shunt_sys.mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		rx = shunt_sys.mmap(NULL, page_size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
 		if (rw != MAP_FAILED && rx != MAP_FAILED)
 			probe_pages(rx, rw, page_size, fd);
 		if (rw != MAP_FAILED)
-			munmap(rw, page_size);
+			shunt_sys.munmap(rw, page_size);
 		if (rx != MAP_FAILED)
-			munmap(rx, page_size);
+			shunt_sys.munmap(rx, page_size);
 	}
-	close(fd);
+	shunt_sys.close(fd);
 }
 
 bool shunt_stale_code_is_kept(void)
@@ -190,7 +188,7 @@ int shunt_flush_take_fd(void *rx, size_t len, int fd, int prot)
 	int err;
 
 	if (!(prot & PROT_EXEC) || !shunt_stale_code_is_kept()) {
-		close(fd);
+		shunt_sys.close(fd);
 		return 0;
 	}
 	pthread_mutex_lock(&views_lock);
@@ -217,7 +215,7 @@ int shunt_flush_show(const void *rx, void *fixed_addr, size_t len)
 	if (view) {
 		shown.prot = view->prot;
 		shown.offset = view->offset + ((const char *)rx - view->rx);
-		shown.fd = fcntl(view->fd, F_DUPFD_CLOEXEC, 0);
+		shown.fd = shunt_sys.dup_fd(view->fd);
 		err = shown.fd < 0 ? -errno : keep(&shown);
 		if (!err && !map_again(&shown, fixed_addr, len)) {
 			err = -errno;
@@ -257,7 +255,7 @@ int shunt_flush_take_fd(void *rx, size_t len, int fd, int prot)
 	(void)rx;
 	(void)len;
 	(void)prot;
-	close(fd);
+	shunt_sys.close(fd);
 	return 0;
 }
 

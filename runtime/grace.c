@@ -19,6 +19,7 @@
 #include <urcu/urcu-bp.h>
 
 #include "runtime/log.h"
+#include "runtime/pack/backing_sys.h"
 #include "runtime/pack/pack.h"
 #include "runtime/reader.h"
 
@@ -251,7 +252,7 @@ static bool worker_start(void)
 		return true;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&worker, NULL, worker_main, NULL);
+	err = shunt_sys.thread_create(&worker, NULL, worker_main, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err)
 		/* Not an error of the caller's: what is queued waits for the next deferral, shunt_reclaim or shunt_quiesce. */

@@ -7,16 +7,15 @@
 #include <stdint.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "runtime/flush.h"
 #include "runtime/grace.h"
 #include "runtime/log.h"
+#include "runtime/pack/backing_sys.h"
 
 size_t shunt_machine_page_size(void)
 {
-	return (size_t)sysconf(_SC_PAGESIZE);
+	return shunt_sys.page_size();
 }
 
 #if defined(__aarch64__)
@@ -99,19 +98,14 @@ void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len)
 enum { SYNC_CORE_UNKNOWN, SYNC_CORE_READY, SYNC_CORE_MISSING };
 static int sync_core_state;
 
-static int membarrier(int cmd)
-{
-	return (int)syscall(SYS_membarrier, cmd, 0, 0);
-}
-
 /* Registration is of the process and idempotent, so threads may race here. */
 static int sync_core_register(void)
 {
-	int supported = membarrier(MEMBARRIER_CMD_QUERY);
+	int supported = shunt_sys.membarrier(MEMBARRIER_CMD_QUERY);
 	int state = SYNC_CORE_MISSING;
 
 	if (supported > 0 && (supported & MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) &&
-	    membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE) == 0)
+	    shunt_sys.membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE) == 0)
 		state = SYNC_CORE_READY;
 	if (state == SYNC_CORE_MISSING)
 		shunt_logf(SHUNT_LOG_WARN, "membarrier(SYNC_CORE) is not available on this kernel: %s",
@@ -128,12 +122,12 @@ int shunt_sync_core(void)
 	if (state == SYNC_CORE_UNKNOWN)
 		state = sync_core_register();
 	if (state == SYNC_CORE_READY) {
-		if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) == 0)
+		if (shunt_sys.membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) == 0)
 			return 0;
 		/* A process that lost its registration (an exec'ed image starts with fresh data, so only a kernel that does not
 		 * inherit it across fork) gets one more try. */
 		if (errno == EPERM && sync_core_register() == SYNC_CORE_READY &&
-		    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) == 0)
+		    shunt_sys.membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) == 0)
 			return 0;
 		return shunt_fail(errno, "membarrier(SYNC_CORE) failed although the kernel offers it; other CPUs may fetch old code");
 	}

@@ -1,7 +1,10 @@
 # Packs, arenas, reclamation.
-foreach(name pack_space pack_alloc pack_arena pack_backing pack_system pack_options pack_fork grace)
+foreach(name pack_space pack_alloc pack_arena pack_backing pack_faults pack_system pack_options pack_fork grace)
   shunt_add_criterion(unit_${name} LABELS unit SOURCES unit/${name}.c LIBS shunt_static TSAN)
 endforeach()
+add_test(NAME unit_pack_seam COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/unit/pack_seam.py "$<TARGET_OBJECTS:shunt_runtime>" COMMAND_EXPAND_LISTS)
+set_tests_properties(unit_pack_seam PROPERTIES LABELS unit)
+target_link_options(unit_pack_faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 shunt_add_criterion(stress_pack_storm LABELS stress SOURCES stress/pack_storm.c LIBS shunt_static TSAN)
 if(SHUNT_LLVM) # the tool
   add_test(NAME e2e_doctor COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/e2e/test_doctor.py $<TARGET_FILE:shunt>)

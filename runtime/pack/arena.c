@@ -24,6 +24,7 @@
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shunt_arena *registry;
+static struct shunt_arena *leftovers; /* arena_free's */
 /* Written once, never destroyed: found without the registry's lock. */
 static struct shunt_arena *default_arena;
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -115,25 +116,50 @@ void *shunt_pack_rw(const void *rx)
 	return rw;
 }
 
-static void arena_free(struct shunt_arena *arena)
+/* Ranges that the system did not take back when their arena went. */
+static bool unmap_ranges(struct shunt_arena *arena)
 {
-	if (arena->rw_base)
-		shunt_sys.munmap(arena->rw_base, arena->size);
-	if (arena->base)
-		shunt_sys.munmap(arena->base, arena->size);
-	pthread_mutex_destroy(&arena->lock);
-	free(arena->slots);
-	free(arena);
+	if (arena->rw_base && shunt_sys.munmap(arena->rw_base, arena->size) == 0)
+		arena->rw_base = NULL;
+	if (arena->base && shunt_sys.munmap(arena->base, arena->size) == 0)
+		arena->base = NULL;
+	return !arena->rw_base && !arena->base;
 }
 
-/* 0 or a negative errno without a sentence: the default arena tries smaller sizes. */
-static int arena_make(const struct shunt_arena_options *options, size_t size, struct shunt_arena **out)
+/* Nobody knows the arena any more. What cannot be unmapped now (a process at its limit of mappings cannot cut one in two) is kept, and
+ * tried again when another arena comes or goes. */
+static void arena_free(struct shunt_arena *arena)
+{
+	struct shunt_arena *left;
+
+	pthread_mutex_destroy(&arena->lock);
+	free(arena->slots);
+	pthread_mutex_lock(&registry_lock);
+	left = leftovers;
+	leftovers = NULL;
+	arena->next = left;
+	for (left = arena; left;) {
+		arena = left;
+		left = arena->next;
+		if (unmap_ranges(arena)) {
+			free(arena);
+		} else {
+			arena->next = leftovers;
+			leftovers = arena;
+		}
+	}
+	pthread_mutex_unlock(&registry_lock);
+}
+
+/* 0 or a negative errno without a sentence, since the default arena tries smaller sizes; *step is what failed, NULL: no range is free. */
+static int arena_make(const struct shunt_arena_options *options, size_t size, struct shunt_arena **out, const char **step)
 {
 	struct shunt_arena *arena = calloc(1, sizeof(*arena));
 	const void *near_addr = options->near_addr ? options->near_addr : (const void *)(uintptr_t)&shunt_arena_create;
 	void *p;
 	int err;
 
+	*step = "allocating bookkeeping";
 	if (!arena)
 		return -ENOMEM;
 	pthread_mutex_init(&arena->lock, NULL);
@@ -146,16 +172,17 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	arena->debug = options->debug;
 	arena->random_start = options->random_start;
 	/* Of no use to who guesses addresses: the kernel's own, and where there is none the address space's randomness. */
-	if (getrandom(&arena->random_state, sizeof(arena->random_state), GRND_NONBLOCK) != (ssize_t)sizeof(arena->random_state))
+	if (shunt_sys.getrandom(&arena->random_state, sizeof(arena->random_state), GRND_NONBLOCK) != (ssize_t)sizeof(arena->random_state))
 		arena->random_state = (uintptr_t)arena;
 	arena->random_state |= 1;
 	arena->next_serial = 1;
 	arena->slots = calloc(arena->nr_slots, sizeof(struct shunt_pack *));
 	err = arena->slots ? 0 : -ENOMEM;
 	if (!err)
-		err = shunt_arena_range_reserve(near_addr, size, (uint64_t)shunt_target_host()->branch_reach, &p);
+		err = shunt_arena_range_reserve(near_addr, size, (uint64_t)shunt_target_host()->branch_reach, &p, step);
 	if (!err) {
 		arena->base = p;
+		*step = "reserving as much for writable views";
 		err = shunt_backing_reserve(NULL, false, size, &p);
 	}
 	if (err) {
@@ -171,10 +198,22 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	return 0;
 }
 
+static int fail_range(const char *what, const struct shunt_arena_options *options, size_t size, const char *step, int err)
+{
+	const void *near_addr = options->near_addr ? options->near_addr : (const void *)(uintptr_t)&shunt_arena_create;
+
+	if (!step)
+		return shunt_fail(-err, "%s: no free range of %zu bytes within %" PRId64 " bytes of %p; ask for a smaller one", what, size,
+				  shunt_target_host()->branch_reach, near_addr);
+	return shunt_fail(-err, "%s: no free range of %zu bytes near %p: %s failed: %s; ask for a smaller one", what, size, near_addr, step,
+			  strerror(-err));
+}
+
 int shunt_arena_create(const struct shunt_arena_options *options, struct shunt_arena **out)
 {
 	static const struct shunt_arena_options defaults;
 	const struct shunt_target *target = shunt_target_host();
+	const char *step;
 	size_t size;
 	int err;
 
@@ -187,12 +226,8 @@ int shunt_arena_create(const struct shunt_arena_options *options, struct shunt_a
 		return shunt_fail(EINVAL, "arena: size %zu is more than %" PRId64 " bytes, half the reach of a direct branch on %s", size,
 				  target->branch_reach / 2, target->name);
 	shunt_fork_init();
-	err = arena_make(options, size, out);
-	if (err)
-		return shunt_fail(-err, "arena: no free range of %zu bytes within %" PRId64 " bytes of %p (%s); ask for a smaller one", size,
-				  target->branch_reach,
-				  options->near_addr ? options->near_addr : (const void *)(uintptr_t)&shunt_arena_create, strerror(-err));
-	return 0;
+	err = arena_make(options, size, out, &step);
+	return err ? fail_range("arena", options, size, step, err) : 0;
 }
 
 int shunt_arena_default(struct shunt_arena **out)
@@ -202,6 +237,7 @@ int shunt_arena_default(struct shunt_arena **out)
 	size_t wanted = (size_t)shunt_target_host()->default_arena;
 	struct shunt_arena *arena = __atomic_load_n(&default_arena, __ATOMIC_ACQUIRE);
 	size_t size = wanted;
+	const char *step;
 	int err = 0;
 
 	if (arena) {
@@ -212,7 +248,7 @@ int shunt_arena_default(struct shunt_arena **out)
 	pthread_mutex_lock(&default_lock);
 	arena = default_arena;
 	while (!arena) {
-		err = arena_make(&defaults, size, &arena);
+		err = arena_make(&defaults, size, &arena, &step);
 		if (!err || size <= DEFAULT_SIZE_MIN)
 			break;
 		size /= 2;
@@ -221,8 +257,7 @@ int shunt_arena_default(struct shunt_arena **out)
 		__atomic_store_n(&default_arena, arena, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&default_lock);
 	if (err)
-		return shunt_fail(-err, "default arena: no free range even of %zu bytes within reach of %p (%s)", size,
-				  defaults.near_addr ? defaults.near_addr : (const void *)(uintptr_t)&shunt_arena_create, strerror(-err));
+		return fail_range("default arena", &defaults, size, step, err);
 	if (size != wanted)
 		shunt_logf(SHUNT_LOG_WARN, "default arena: %zu bytes instead of %zu, no larger range is free near the host's stubs or libshunt", size, wanted);
 	*out = arena;
@@ -262,11 +297,14 @@ int shunt_arena_destroy(struct shunt_arena *arena)
 	*link = arena->next;
 	pthread_mutex_unlock(&registry_lock);
 	/* What they map goes with the arena's two ranges. */
-	for (uint32_t slot = 0; slot < arena->nr_slots; slot++)
-		if (arena->slots[slot] && arena->slots[slot]->first_slot == slot) {
-			shunt_flush_forget(arena->slots[slot]->rx);
-			free(arena->slots[slot]);
-		}
+	for (uint32_t slot = 0; slot < arena->nr_slots;) {
+		struct shunt_pack *pack = arena->slots[slot];
+
+		slot += pack ? pack->nr_slots : 1;
+		if (pack)
+			shunt_flush_forget(pack->rx);
+		free(pack);
+	}
 	shunt_pack_dups_forget(arena);
 	pthread_mutex_unlock(&arena->lock);
 	arena_free(arena);

@@ -34,6 +34,7 @@ struct shunt_pack {
 	char *rx;
 	char *rw;
 	struct shunt_backing_made made;
+	char *snapshot;        /* pack_fork.c's: what the rx view held when the fork in progress began; NULL: it holds that itself */
 	bool frozen;           /* lost its rw view in a fork's child: blocks run and may be freed, nothing is written or reused */
 	uint64_t serial;       /* part of every id; never used twice in an arena */
 	uint32_t nr_live;
@@ -91,8 +92,8 @@ struct shunt_arena {
 };
 
 /* A free range of len bytes from which every byte of the image around near_addr is within reach, nearest first; 0 and *out, which
- * is reserved, or -ENOMEM. */
-int shunt_arena_range_reserve(const void *near_addr, size_t len, uint64_t reach, void **out);
+ * is reserved, or a negative errno and what failed in *step: -ENOMEM and NULL when there is no such range. */
+int shunt_arena_range_reserve(const void *near_addr, size_t len, uint64_t reach, void **out, const char **step);
 
 /* The arena that has addr in either view, locked; NULL when none has. */
 struct shunt_arena *shunt_arena_lock_owner(const void *addr);
@@ -125,8 +126,8 @@ void shunt_pack_retire_empty(struct shunt_pack *pack);
 
 /* Fills chunks with what unused bytes are: traps, or zeroes; with cache maintenance for code. */
 void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr);
-/* In an arena for debuggers: pages that they wrote to show again what was written at rw. */
-void shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr);
+/* In an arena for debuggers: pages that they wrote to show again what was written at rw. 0, or madvise's error. */
+int shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr);
 void shunt_pack_item_init(struct shunt_pack *pack);
 /* No grace item of the pack is on its way. */
 bool shunt_pack_is_idle(const struct shunt_pack *pack);
@@ -136,6 +137,18 @@ struct shunt_pack *shunt_pack_at(struct shunt_arena *arena, const void *addr, ui
 /* The block that chunk is in, if it is neither free nor worn out; *dying says whether it was freed. */
 bool shunt_pack_block_at(const struct shunt_pack *pack, uint32_t chunk, uint32_t *first, uint32_t *nr, bool *dying);
 void shunt_pack_describe(const struct shunt_pack *pack, uint32_t first, uint32_t nr, struct shunt_block *out);
+
+/* A live block, by its handle. */
+struct shunt_pack_ref {
+	struct shunt_arena *arena;
+	struct shunt_pack *pack;
+	uint32_t first;
+	uint32_t nr;
+};
+
+/* Finds block and takes its arena's lock, as shunt_arena_lock_mutate does when it is to change (mutate). 0, or -EINVAL with the sentence
+ * "VERB: block ADDR ..." and no lock. Called without locks. */
+int shunt_pack_lock_block(const char *verb, const struct shunt_block *block, bool mutate, struct shunt_pack_ref *out);
 
 /* Finds a block by its handle. NULL, or why the handle is refused: the end of a sentence "block ADDR ...". */
 const char *shunt_pack_check(struct shunt_arena *arena, const struct shunt_block *block, struct shunt_pack **pack, uint32_t *first,

@@ -14,10 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/machine.h"
+#include "runtime/pack/backing_sys.h"
+
 #define TRIES_MAX 16
 #define LOWEST_ADDR ((uintptr_t)1 << 20)
-/* What the program break and the main stack are left to grow into. */
+/* What the program break and the main stack are left to grow into. Where the break begins beside an image that is not position independent,
+ * a branch of 128 MiB does not reach past all that room: then it gets less, and malloc goes on with mmap. */
 #define HEAP_ROOM ((uintptr_t)256 << 20)
+#define HEAP_ROOM_LITTLE ((uintptr_t)32 << 20)
 #define STACK_ROOM ((uintptr_t)128 << 20)
 
 struct range {
@@ -33,17 +38,18 @@ struct map_line {
 	bool is_stack;
 };
 
-/* All of /proc/self/maps; the caller frees it. */
+/* All of /proc/self/maps; the caller frees it. NULL with errno. */
 static char *read_maps(void)
 {
+	int err;
 	size_t room = 65536;
 	size_t len = 0;
 	char *text = malloc(room);
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	int fd = shunt_sys.open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	ssize_t got = -1;
 
 	while (fd >= 0 && text) {
-		got = read(fd, text + len, room - len - 1);
+		got = shunt_sys.read(fd, text + len, room - len - 1);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
@@ -59,10 +65,12 @@ static char *read_maps(void)
 			text = more;
 		}
 	}
+	err = errno;
 	if (fd >= 0)
-		close(fd);
+		shunt_sys.close(fd);
 	if (got != 0) {
 		free(text);
+		errno = err;
 		return NULL;
 	}
 	text[len] = '\0';
@@ -84,7 +92,8 @@ static const char *parse_line(const char *text, struct map_line *line)
 /* The image around addr: every mapping of its file, else the mapping, else the page. */
 static struct range image_of(const char *maps, uintptr_t addr)
 {
-	struct range image = { addr & ~(uintptr_t)4095, (addr | 4095) + 1 };
+	uintptr_t mask = shunt_machine_page_size() - 1;
+	struct range image = { addr & ~mask, (addr | mask) + 1 };
 	struct map_line home = { 0 };
 	struct map_line line;
 	const char *at = maps;
@@ -131,9 +140,10 @@ static void offer(struct range gap, struct range image, size_t len, uint64_t rea
 		*best = base;
 }
 
-static uintptr_t find_base(const char *maps, struct range image, size_t len, uint64_t reach)
+static uintptr_t find_base(const char *maps, struct range image, size_t len, uint64_t reach, uintptr_t heap_room)
 {
-	uintptr_t heap = ((uintptr_t)sbrk(0) + 4095) & ~(uintptr_t)4095;
+	uintptr_t page_mask = shunt_machine_page_size() - 1;
+	uintptr_t heap = ((uintptr_t)sbrk(0) + page_mask) & ~page_mask;
 	struct range gap = { LOWEST_ADDR, 0 };
 	uintptr_t best = 0;
 	struct map_line line;
@@ -146,7 +156,7 @@ static uintptr_t find_base(const char *maps, struct range image, size_t len, uin
 		gap.end = line.range.start > room ? line.range.start - room : 0;
 		/* The break grows through the gap that it lies in or at the beginning of. */
 		if (heap >= gap.start && heap < line.range.start)
-			gap.start = heap + HEAP_ROOM;
+			gap.start = heap + heap_room;
 		if (gap.start < gap.end)
 			offer(gap, image, len, reach, &best);
 		gap.start = line.range.end > LOWEST_ADDR ? line.range.end : LOWEST_ADDR;
@@ -154,7 +164,7 @@ static uintptr_t find_base(const char *maps, struct range image, size_t len, uin
 	return best;
 }
 
-int shunt_arena_range_reserve(const void *near_addr, size_t len, uint64_t reach, void **out)
+int shunt_arena_range_reserve(const void *near_addr, size_t len, uint64_t reach, void **out, const char **step)
 {
 	for (int tries = 0; tries < TRIES_MAX; tries++) {
 		char *maps = read_maps();
@@ -162,17 +172,23 @@ int shunt_arena_range_reserve(const void *near_addr, size_t len, uint64_t reach,
 		uintptr_t base;
 		int err;
 
+		*step = "reading /proc/self/maps";
 		if (!maps)
-			return -ENOMEM;
+			return -errno;
+		*step = NULL;
 		image = image_of(maps, (uintptr_t)near_addr);
-		base = find_base(maps, image, len, reach);
+		base = find_base(maps, image, len, reach, HEAP_ROOM);
+		if (!base)
+			base = find_base(maps, image, len, reach, HEAP_ROOM_LITTLE);
 		free(maps);
 		if (!base)
 			return -ENOMEM;
 		err = shunt_backing_reserve((void *)base, true, len, out);
 		/* Another thread mapped something there since: look again. */
-		if (err != -EEXIST)
-			return err;
+		if (err == -EEXIST)
+			continue;
+		*step = "reserving it";
+		return err;
 	}
 	return -ENOMEM;
 }

@@ -13,8 +13,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "runtime/pack/backing_sys.h"
 #include "runtime/flush.h"
@@ -43,28 +41,6 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-static void *sys_mremap(void *old_addr, size_t old_len, size_t new_len, int flags, void *new_addr)
-{
-	return mremap(old_addr, old_len, new_len, flags, new_addr);
-}
-
-static int sys_add_seals(int fd, int seals)
-{
-	return fcntl(fd, F_ADD_SEALS, seals);
-}
-
-struct shunt_sys shunt_sys = {
-	.mmap = mmap,
-	.munmap = munmap,
-	.mremap = sys_mremap,
-	.memfd_create = memfd_create,
-	.ftruncate = ftruncate,
-	.fallocate = fallocate,
-	.madvise = madvise,
-	.mprotect = mprotect,
-	.add_seals = sys_add_seals,
-};
-
 static const unsigned memfd_flags[] = {
 	[SHUNT_BACKING_MEMFD_NOEXEC_SEAL] = MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL,
 	[SHUNT_BACKING_MEMFD_EXEC] = MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC,
@@ -84,6 +60,21 @@ static int vacate(void *addr, size_t len)
 	void *p = shunt_sys.mmap(addr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 
 	return p == MAP_FAILED ? -errno : 0;
+}
+
+/* The same where nobody could be told of a failure: what stays mapped can at least not be reached, and is mapped over by the next pack here. */
+static void vacate_or_close(void *addr, size_t len)
+{
+	if (vacate(addr, len) != 0)
+		shunt_sys.mprotect(addr, len, PROT_NONE);
+}
+
+static int give_up_range(void *addr, size_t len)
+{
+	int err = -errno;
+
+	shunt_sys.munmap(addr, len);
+	return err;
 }
 
 int shunt_backing_reserve(void *addr, bool fixed, size_t len, void **out)
@@ -109,10 +100,11 @@ int shunt_backing_reserve(void *addr, bool fixed, size_t len, void **out)
 		return -errno;
 	head = -(uintptr_t)p & (SHUNT_PACK_SIZE - 1);
 	aligned = p + head;
-	if (head)
-		shunt_sys.munmap(p, head);
-	if (head < SHUNT_PACK_SIZE)
-		shunt_sys.munmap(aligned + len, SHUNT_PACK_SIZE - head);
+	/* What was unmapped may be another thread's by now, so only the rest is when the second call fails. */
+	if (head && shunt_sys.munmap(p, head) != 0)
+		return give_up_range(p, len + SHUNT_PACK_SIZE);
+	if (shunt_sys.munmap(aligned + len, SHUNT_PACK_SIZE - head) != 0)
+		return give_up_range(aligned, len + SHUNT_PACK_SIZE - head);
 	*out = aligned;
 	return 0;
 }
@@ -126,7 +118,7 @@ int shunt_backing_unmake(void *rx, void *rw, size_t len)
 	shunt_flush_forget(rx);
 	/* The rx view is gone: what is left of rw is memory nobody can reach, so a refusal here is not worth failing for; the next
 	 * pack at this place maps over it. */
-	vacate(rw, len);
+	vacate_or_close(rw, len);
 	return 0;
 }
 
@@ -163,14 +155,14 @@ static int make_private(const struct shunt_backing_spec *spec, struct shunt_back
 static int undo(const struct shunt_backing_spec *spec, bool rw_taken, int fd, int err)
 {
 	if (rw_taken)
-		vacate(spec->rw, spec->len);
-	close(fd);
+		vacate_or_close(spec->rw, spec->len);
+	shunt_sys.close(fd);
 	return err;
 }
 
 static int rx_prot_of(const struct shunt_backing_spec *spec)
 {
-	return PROT_READ | (spec->exec ? PROT_EXEC | (spec->guard ? shunt_machine_guard_prot() : 0) : 0);
+	return PROT_READ | (spec->exec ? PROT_EXEC | (spec->guard ? shunt_sys.guard_prot() : 0) : 0);
 }
 
 static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing backing, struct shunt_backing_made *made,
@@ -207,8 +199,8 @@ static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing 
 	if (!errno)
 		return 0;
 	failed(failure, "noting the memfd");
-	vacate(spec->rx, spec->len);
-	vacate(spec->rw, spec->len);
+	vacate_or_close(spec->rx, spec->len);
+	vacate_or_close(spec->rw, spec->len);
 	return -failure->err;
 }
 
@@ -243,7 +235,7 @@ static int make_anon(const struct shunt_backing_spec *spec, struct shunt_backing
 	if (p == MAP_FAILED) {
 		failed(failure, "doubling the rx view by mremap");
 		/* mremap may have unmapped its target before it failed */
-		vacate(spec->rw, spec->len);
+		vacate_or_close(spec->rw, spec->len);
 		goto fail;
 	}
 	if (shunt_sys.mprotect(spec->rw, spec->len, PROT_READ | PROT_WRITE) != 0) {
@@ -272,12 +264,12 @@ static int make_anon(const struct shunt_backing_spec *spec, struct shunt_backing
 	made->bytes_huge = is_huge && collapse(spec, spec->rx) ? spec->len : 0;
 	return 0;
 fail_rw:
-	vacate(spec->rw, spec->len);
+	vacate_or_close(spec->rw, spec->len);
 fail:
 	if (spec->copy_from)
 		shunt_sys.munmap(rx, spec->len);
 	else
-		vacate(rx, spec->len);
+		vacate_or_close(rx, spec->len);
 	return -failure->err;
 }
 
@@ -286,7 +278,8 @@ static bool file_size_is_limited(size_t len)
 {
 	struct rlimit limit;
 
-	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < len;
+	/* Where the question fails there may be one. */
+	return shunt_sys.getrlimit(RLIMIT_FSIZE, &limit) != 0 || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < len);
 }
 
 int shunt_backing_make(const struct shunt_backing_spec *spec, struct shunt_backing_made *made, struct shunt_backing_failure *failure)

@@ -90,6 +90,20 @@ const char *shunt_pack_check(struct shunt_arena *arena, const struct shunt_block
 	return NULL;
 }
 
+int shunt_pack_lock_block(const char *verb, const struct shunt_block *block, bool mutate, struct shunt_pack_ref *out)
+{
+	const char *why;
+
+	out->arena = mutate ? shunt_arena_lock_owner_mutate(block->rx) : shunt_arena_lock_owner(block->rx);
+	if (!out->arena)
+		return shunt_fail(EINVAL, "%s: block %p lies in no arena", verb, block->rx);
+	why = shunt_pack_check(out->arena, block, &out->pack, &out->first, &out->nr);
+	if (!why)
+		return 0;
+	pthread_mutex_unlock(&out->arena->lock);
+	return shunt_fail(EINVAL, "%s: block %p %s", verb, block->rx, why);
+}
+
 static int fail_alloc(struct shunt_arena *arena, size_t size, int err, const struct shunt_backing_failure *failure)
 {
 	if (failure->step)
@@ -254,19 +268,14 @@ out_unlock:
 /* Checks a handle by itself; 0 or the failure. */
 static int check_published(const struct shunt_block *block)
 {
-	struct shunt_arena *arena = shunt_arena_lock_owner(block->rx);
-	struct shunt_pack *pack;
-	const char *why;
-	uint32_t first;
-	uint32_t nr;
+	struct shunt_pack_ref ref;
+	int err = shunt_pack_lock_block("finalize", block, false, &ref);
 
-	if (!arena)
-		return shunt_fail(EINVAL, "finalize: block %p lies in no arena", block->rx);
-	why = shunt_pack_check(arena, block, &pack, &first, &nr);
-	if (!why)
-		shunt_pack_show_written(pack, first, nr);
-	pthread_mutex_unlock(&arena->lock);
-	return why ? shunt_fail(EINVAL, "finalize: block %p %s", block->rx, why) : 0;
+	if (err)
+		return err;
+	err = shunt_pack_show_written(ref.pack, ref.first, ref.nr);
+	pthread_mutex_unlock(&ref.arena->lock);
+	return err ? shunt_fail(-err, "finalize: what a debugger wrote into block %p stays: madvise failed: %s", block->rx, strerror(-err)) : 0;
 }
 
 int shunt_pack_finalize(const struct shunt_block *blocks, size_t nr)
@@ -288,25 +297,25 @@ int shunt_pack_finalize(const struct shunt_block *blocks, size_t nr)
 
 int shunt_pack_shrink(struct shunt_block *block, size_t size)
 {
-	struct shunt_arena *arena = shunt_arena_lock_owner_mutate(block->rx);
+	struct shunt_pack_ref ref;
+	struct shunt_arena *arena;
 	struct shunt_pack *pack;
-	const char *why;
-	uint32_t want = 0;
 	uint32_t first;
-	uint32_t nr = 0;
+	uint32_t want;
+	uint32_t nr;
+	int err = shunt_pack_lock_block("shrink", block, true, &ref);
 
-	if (!arena)
-		return shunt_fail(EINVAL, "shrink: block %p lies in no arena", block->rx);
-	why = shunt_pack_check(arena, block, &pack, &first, &nr);
-	if (!why) {
-		if (!size || size > nr * SHUNT_CHUNK_SIZE)
-			why = "can only become shorter, down to 1 byte";
-		want = (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
-	}
-	if (why) {
+	if (err)
+		return err;
+	arena = ref.arena;
+	pack = ref.pack;
+	first = ref.first;
+	nr = ref.nr;
+	if (!size || size > nr * SHUNT_CHUNK_SIZE) {
 		pthread_mutex_unlock(&arena->lock);
-		return shunt_fail(EINVAL, "shrink to %zu bytes: block %p %s", size, block->rx, why);
+		return shunt_fail(EINVAL, "shrink to %zu bytes: block %p can only become shorter, down to 1 byte", size, block->rx);
 	}
+	want = (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
 	if (want < nr) {
 		shunt_pack_fill_unused(pack, first + want, nr - want);
 		if (pack->nr_slots > 1) {

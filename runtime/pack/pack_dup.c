@@ -41,39 +41,37 @@ int shunt_pack_page_dup(const struct shunt_block *page_block, void *fixed_addr)
 {
 	size_t page_size = shunt_machine_page_size();
 	struct shunt_pack_dup *dup = malloc(sizeof(*dup));
-	struct shunt_arena *arena = shunt_arena_lock_owner_mutate(page_block->rx);
-	struct shunt_pack *pack;
-	const char *why;
-	uint32_t first;
-	uint32_t nr;
+	const char *why = NULL;
+	struct shunt_pack_ref ref;
 	int err;
 
-	if (!arena || !dup) {
-		if (arena)
-			pthread_mutex_unlock(&arena->lock);
+	if (!dup)
+		return shunt_fail(ENOMEM, "page at %p: out of memory", fixed_addr);
+	err = shunt_pack_lock_block("showing a page again", page_block, true, &ref);
+	if (err) {
 		free(dup);
-		return arena ? shunt_fail(ENOMEM, "page at %p: out of memory", fixed_addr) :
-			       shunt_fail(EINVAL, "page at %p: block %p lies in no arena", fixed_addr, page_block->rx);
+		return err;
 	}
-	why = shunt_pack_check(arena, page_block, &pack, &first, &nr);
-	if (!why && pack->segment != SHUNT_SEGMENT_CODE)
+	if (ref.pack->segment != SHUNT_SEGMENT_CODE)
 		why = "holds no code";
-	if (!why && ((uintptr_t)page_block->rx % page_size || (uintptr_t)fixed_addr % page_size || !fixed_addr))
+	else if (ref.arena->debug)
+		why = "lies in an arena for debuggers, whose pages are private and can be shown once only";
+	else if ((uintptr_t)page_block->rx % page_size || (uintptr_t)fixed_addr % page_size || !fixed_addr)
 		why = "or the place to show it at is not page-aligned";
 	if (why) {
-		pthread_mutex_unlock(&arena->lock);
+		pthread_mutex_unlock(&ref.arena->lock);
 		free(dup);
 		return shunt_fail(EINVAL, "page at %p: block %p %s", fixed_addr, page_block->rx, why);
 	}
 	dup->rx = page_block->rx;
 	dup->fixed_addr = fixed_addr;
-	dup->len = (nr * SHUNT_CHUNK_SIZE + page_size - 1) & ~(page_size - 1);
+	dup->len = (ref.nr * SHUNT_CHUNK_SIZE + page_size - 1) & ~(page_size - 1);
 	err = map_dup(dup->rx, dup->fixed_addr, dup->len);
 	if (!err) {
-		dup->next = arena->dups;
-		arena->dups = dup;
+		dup->next = ref.arena->dups;
+		ref.arena->dups = dup;
 	}
-	pthread_mutex_unlock(&arena->lock);
+	pthread_mutex_unlock(&ref.arena->lock);
 	if (err) {
 		free(dup);
 		return shunt_fail(-err, "page at %p: showing block %p there by mremap failed: %s", fixed_addr, page_block->rx, strerror(-err));

@@ -53,9 +53,14 @@ static void poll_for_end(int fd)
 {
 	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
 
-	/* Nothing is ever written. Any event is the end: the child closed it, or somebody closed ours. */
-	while (poll(&poll_fd, 1, -1) < 0 && errno == EINTR)
-		;
+	/* Nothing is ever written. Any event is the end: the child closed it, or somebody closed ours. A refusal to wait is not: where poll
+	 * has no memory it will have some, and a host that may have no descriptors (EINVAL) may read from those it has. */
+	while (shunt_sys.poll(&poll_fd, 1, -1) < 0) {
+		char byte;
+
+		if (errno == EINVAL && (shunt_sys.read(fd, &byte, 1) == 0 || errno == EBADF))
+			return;
+	}
 }
 
 static void unlink_copier(struct copier *copier)
@@ -88,7 +93,7 @@ void shunt_fork_wait(void)
 		}
 		/* The descriptor's number stays taken until the last waiter has left it. */
 		if (--copier->nr_waiters == 0) {
-			close(copier->fd);
+			shunt_sys.close(copier->fd);
 			free(copier);
 		}
 		pthread_mutex_unlock(&copiers_lock);
@@ -120,6 +125,38 @@ static bool has_shared_packs(void)
 	return false;
 }
 
+static void each_shared_pack(void (*fn)(struct shunt_pack *pack, size_t len))
+{
+	for (struct shunt_arena *arena = shunt_arena_first(); arena; arena = arena->next)
+		for (uint32_t slot = 0; slot < arena->nr_slots; slot++) {
+			struct shunt_pack *pack = arena->slots[slot];
+
+			/* A frozen pack is private already, or nobody writes there. */
+			if (pack && pack->first_slot == slot && pack->segment != SHUNT_SEGMENT_DATA && !pack->frozen)
+				fn(pack, pack->nr_slots * SHUNT_PACK_SIZE);
+		}
+}
+
+static void take_snapshot(struct shunt_pack *pack, size_t len)
+{
+	void *copy = shunt_sys.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (copy == MAP_FAILED) {
+		shunt_logf(SHUNT_LOG_WARN, "fork: no pipe and no memory for a copy of pack %p (%s): what the parent changes there at once may be changed in the child too",
+			   (void *)pack->rx, strerror(errno));
+		return;
+	}
+	memcpy(copy, pack->rx, len);
+	pack->snapshot = copy;
+}
+
+static void drop_snapshot(struct shunt_pack *pack, size_t len)
+{
+	if (pack->snapshot)
+		shunt_sys.munmap(pack->snapshot, len);
+	pack->snapshot = NULL;
+}
+
 static void fork_prepare(void)
 {
 	int fds[2];
@@ -135,14 +172,15 @@ static void fork_prepare(void)
 	if (!has_shared_packs())
 		return;
 	forking = calloc(1, sizeof(*forking));
-	if (forking && pipe2(fds, O_CLOEXEC) == 0) {
+	if (forking && shunt_sys.pipe2(fds, O_CLOEXEC) == 0) {
 		forking->fd = fds[0];
 		forking_fd = fds[1];
 		return;
 	}
 	free(forking);
 	forking = NULL;
-	shunt_logf(SHUNT_LOG_WARN, "fork: no pipe (%s): code that the parent changes at once may be changed in the child too", strerror(errno));
+	/* Nothing would keep the parent from changing what the child still copies: it copies now. */
+	each_shared_pack(take_snapshot);
 }
 
 static void fork_prepare_all(void)
@@ -166,13 +204,14 @@ static void fork_parent(void)
 {
 	shunt_flush_fork_done();
 	if (forking) {
-		close(forking_fd);
+		shunt_sys.close(forking_fd);
 		forking_fd = -1;
 		forking->next = copiers;
 		copiers = forking;
 		forking = NULL;
 		__atomic_store_n(&copying, true, __ATOMIC_RELEASE);
 	}
+	each_shared_pack(drop_snapshot);
 	pthread_mutex_unlock(&copiers_lock);
 	shunt_grace_fork_parent();
 	shunt_arena_unlock_all();
@@ -186,7 +225,7 @@ static void fork_parent(void)
  * nothing in the pack is changed or reused any more. */
 static int freeze(struct shunt_pack *pack, size_t len)
 {
-	int guard = pack->arena->guard ? shunt_machine_guard_prot() : 0;
+	int guard = pack->arena->guard ? shunt_sys.guard_prot() : 0;
 	int prot = PROT_READ | (pack->segment == SHUNT_SEGMENT_CODE ? PROT_EXEC | guard : 0);
 	void *copy = shunt_sys.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int err;
@@ -198,7 +237,7 @@ static int freeze(struct shunt_pack *pack, size_t len)
 	shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, 0);
 	if (copy == MAP_FAILED)
 		return -errno;
-	memcpy(copy, pack->rx, len);
+	memcpy(copy, pack->snapshot ? pack->snapshot : pack->rx, len);
 	if (shunt_sys.mprotect(copy, len, prot) == 0 &&
 	    shunt_sys.mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, pack->rx) != MAP_FAILED)
 		return 0;
@@ -207,9 +246,8 @@ static int freeze(struct shunt_pack *pack, size_t len)
 	return err;
 }
 
-static void remake(struct shunt_pack *pack)
+static void remake(struct shunt_pack *pack, size_t len)
 {
-	size_t len = pack->nr_slots * SHUNT_PACK_SIZE;
 	struct shunt_backing_failure failure = { 0 };
 	struct shunt_backing_spec spec = {
 		.rx = pack->rx,
@@ -221,14 +259,11 @@ static void remake(struct shunt_pack *pack)
 		.anon = pack->arena->anon,
 		.guard = pack->arena->guard,
 		.debug = pack->arena->debug,
-		.copy_from = pack->rx,
+		.copy_from = pack->snapshot ? pack->snapshot : pack->rx,
 	};
 	void *hole;
 	int err;
 
-	/* A pack that was frozen in an earlier fork is private already. */
-	if (pack->frozen)
-		return;
 	/* Where the advice not to keep it over a fork went unheard, the parent's rw view is in the place of ours. */
 	if (shunt_advice_is_ignored())
 		shunt_sys.munmap(pack->rw, len);
@@ -249,13 +284,19 @@ static void remake(struct shunt_pack *pack)
 			   strerror(-err));
 }
 
+static void remake_in_child(struct shunt_pack *pack, size_t len)
+{
+	remake(pack, len);
+	drop_snapshot(pack, len);
+}
+
 static void forget_copiers(void)
 {
 	while (copiers) {
 		struct copier *copier = copiers;
 
 		copiers = copier->next;
-		close(copier->fd);
+		shunt_sys.close(copier->fd);
 		free(copier);
 	}
 	__atomic_store_n(&copying, false, __ATOMIC_RELEASE);
@@ -265,18 +306,12 @@ static void fork_child(void)
 {
 	shunt_flush_fork_done();
 	forget_copiers();
-	for (struct shunt_arena *arena = shunt_arena_first(); arena; arena = arena->next) {
-		for (uint32_t slot = 0; slot < arena->nr_slots; slot++) {
-			struct shunt_pack *pack = arena->slots[slot];
-
-			if (pack && pack->first_slot == slot && pack->segment != SHUNT_SEGMENT_DATA)
-				remake(pack);
-		}
+	each_shared_pack(remake_in_child);
+	for (struct shunt_arena *arena = shunt_arena_first(); arena; arena = arena->next)
 		shunt_pack_dups_remake(arena);
-	}
 	if (forking) {
-		close(forking->fd);
-		close(forking_fd);
+		shunt_sys.close(forking->fd);
+		shunt_sys.close(forking_fd);
 		free(forking);
 		forking = NULL;
 		forking_fd = -1;

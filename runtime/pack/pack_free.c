@@ -15,19 +15,26 @@
 #include "runtime/pack/pack_names.h"
 #include "targets/target.h"
 
-void shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+/* Linux 5.18; for hosts that lock all their memory. */
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
+int shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr)
 {
 	uintptr_t mask = shunt_machine_page_size() - 1;
 	uintptr_t begin = (uintptr_t)pack->rx + first * SHUNT_CHUNK_SIZE;
 	uintptr_t end = begin + nr * SHUNT_CHUNK_SIZE;
 
 	if (!pack->arena->debug)
-		return;
+		return 0;
 	/* Whole pages only: those that a block has to itself. What a debugger wrote there is gone then; the file's bytes show again. */
 	begin = (begin + mask) & ~mask;
 	end &= ~mask;
-	if (begin < end)
-		shunt_sys.madvise((void *)begin, end - begin, MADV_DONTNEED);
+	if (begin >= end || shunt_sys.madvise((void *)begin, end - begin, MADV_DONTNEED) == 0 ||
+	    shunt_sys.madvise((void *)begin, end - begin, MADV_DONTNEED_LOCKED) == 0)
+		return 0;
+	return -errno;
 }
 
 void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr)
@@ -42,7 +49,9 @@ void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr
 		return;
 	}
 	shunt_target_host()->fill_traps(pack->rw + offset, len);
-	shunt_pack_show_written(pack, first, nr);
+	if (shunt_pack_show_written(pack, first, nr) != 0)
+		shunt_logf(SHUNT_LOG_WARN, "block %p was freed, and what a debugger wrote there stays: madvise failed: %s",
+			   (void *)(pack->rx + offset), strerror(errno));
 	shunt_machine_sync_caches(pack->rx + offset, pack->rw + offset, len);
 }
 
@@ -288,7 +297,7 @@ int shunt_arena_drop_rw(struct shunt_arena *arena)
 			shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
 	}
 	pthread_mutex_unlock(&arena->lock);
-	return err ? shunt_fail(-err, "arena %p: the rw view of a pack cannot be taken away: %s", (void *)arena, strerror(-err)) : 0;
+	return err ? shunt_fail(-err, "arena %p: taking away the rw view of a pack failed: %s", (void *)arena, strerror(-err)) : 0;
 }
 
 /* The block leaves the live ones. */
@@ -301,51 +310,37 @@ static void count_gone(struct shunt_pack *pack, uint32_t nr)
 
 int shunt_pack_free(const struct shunt_block *block)
 {
-	struct shunt_arena *arena = shunt_arena_lock_owner(block->rx);
+	struct shunt_pack_ref ref;
 	struct shunt_pack *pack;
-	const char *why;
-	uint32_t first;
-	uint32_t nr;
+	int err = shunt_pack_lock_block("free", block, false, &ref);
 
-	if (!arena)
-		return shunt_fail(EINVAL, "free: block %p lies in no arena", block->rx);
-	why = shunt_pack_check(arena, block, &pack, &first, &nr);
-	if (why) {
-		pthread_mutex_unlock(&arena->lock);
-		return shunt_fail(EINVAL, "free: block %p %s", block->rx, why);
-	}
-	count_gone(pack, nr);
-	shunt_bit_set(&pack->space, SHUNT_BIT_DYING, first);
+	if (err)
+		return err;
+	pack = ref.pack;
+	count_gone(pack, ref.nr);
+	shunt_bit_set(&pack->space, SHUNT_BIT_DYING, ref.first);
 	pack->nr_dying++;
-	pack->chunks_dying += nr;
-	arena->chunks_pending += nr;
+	pack->chunks_dying += ref.nr;
+	ref.arena->chunks_pending += ref.nr;
 	queue_item(pack);
 	shunt_names_forget(block->rx);
-	pthread_mutex_unlock(&arena->lock);
+	pthread_mutex_unlock(&ref.arena->lock);
 	return 0;
 }
 
 int shunt_pack_abandon(const struct shunt_block *block)
 {
-	struct shunt_arena *arena = shunt_arena_lock_owner_mutate(block->rx);
-	struct shunt_pack *pack;
-	const char *why;
-	uint32_t first;
-	uint32_t nr;
+	struct shunt_pack_ref ref;
+	int err = shunt_pack_lock_block("abandon", block, true, &ref);
 
-	if (!arena)
-		return shunt_fail(EINVAL, "abandon: block %p lies in no arena", block->rx);
-	why = shunt_pack_check(arena, block, &pack, &first, &nr);
-	if (why) {
-		pthread_mutex_unlock(&arena->lock);
-		return shunt_fail(EINVAL, "abandon: block %p %s", block->rx, why);
-	}
-	count_gone(pack, nr);
+	if (err)
+		return err;
+	count_gone(ref.pack, ref.nr);
 	shunt_names_forget(block->rx);
-	shunt_pack_fill_unused(pack, first, nr);
-	give_chunks(pack, first, nr, false);
-	place(pack);
-	retire_if_empty(pack);
-	pthread_mutex_unlock(&arena->lock);
+	shunt_pack_fill_unused(ref.pack, ref.first, ref.nr);
+	give_chunks(ref.pack, ref.first, ref.nr, false);
+	place(ref.pack);
+	retire_if_empty(ref.pack);
+	pthread_mutex_unlock(&ref.arena->lock);
 	return 0;
 }

@@ -11,105 +11,12 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
-#include "runtime/pack/arena.h"
-#include "runtime/pack/backing_sys.h"
+#include "test/unit/pack_inject.h"
 #include "test/unit/pack_test.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
-
-/* Every call of the table is counted; the one with number fail_at fails, and all calls of kind fail_kind. */
-enum kind { NONE, MMAP, MUNMAP, MREMAP, MEMFD_CREATE, FTRUNCATE, FALLOCATE, MADVISE, MPROTECT, ADD_SEALS };
-static struct shunt_sys real;
-static unsigned nr_calls;
-static unsigned fail_at;
-static enum kind fail_kinds[3];
-static int worst_rung;    /* better ones are refused */
-static int refused_advice; /* of madvise */
-
-static bool fails(enum kind kind)
-{
-	bool now = ++nr_calls == fail_at;
-
-	for (int i = 0; i < 3; i++)
-		now |= fail_kinds[i] == kind;
-	if (now)
-		errno = EACCES;
-	return now;
-}
-
-static void *inject_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-	return fails(MMAP) ? MAP_FAILED : real.mmap(addr, len, prot, flags, fd, offset);
-}
-
-static int inject_munmap(void *addr, size_t len)
-{
-	/* Undoing is not made to fail: nothing would be left to do. */
-	return real.munmap(addr, len);
-}
-
-static void *inject_mremap(void *old_addr, size_t old_len, size_t new_len, int flags, void *new_addr)
-{
-	return fails(MREMAP) ? MAP_FAILED : real.mremap(old_addr, old_len, new_len, flags, new_addr);
-}
-
-static int inject_memfd_create(const char *name, unsigned flags)
-{
-	int rung = flags & 0x8 ? SHUNT_BACKING_MEMFD_NOEXEC_SEAL : flags & 0x10 ? SHUNT_BACKING_MEMFD_EXEC : SHUNT_BACKING_MEMFD;
-
-	if (rung < worst_rung) {
-		errno = EINVAL;
-		return -1;
-	}
-	return fails(MEMFD_CREATE) ? -1 : real.memfd_create(name, flags);
-}
-
-static int inject_ftruncate(int fd, off_t len)
-{
-	return fails(FTRUNCATE) ? -1 : real.ftruncate(fd, len);
-}
-
-static int inject_fallocate(int fd, int mode, off_t offset, off_t len)
-{
-	return fails(FALLOCATE) ? -1 : real.fallocate(fd, mode, offset, len);
-}
-
-static int inject_madvise(void *addr, size_t len, int advice)
-{
-	if (refused_advice && advice == refused_advice) {
-		errno = EINVAL;
-		return -1;
-	}
-	return fails(MADVISE) ? -1 : real.madvise(addr, len, advice);
-}
-
-static int inject_mprotect(void *addr, size_t len, int prot)
-{
-	return fails(MPROTECT) ? -1 : real.mprotect(addr, len, prot);
-}
-
-static int inject_add_seals(int fd, int seals)
-{
-	return fails(ADD_SEALS) ? -1 : real.add_seals(fd, seals);
-}
-
-static void inject(void)
-{
-	real = shunt_sys;
-	shunt_sys = (struct shunt_sys){
-		.mmap = inject_mmap,
-		.munmap = inject_munmap,
-		.mremap = inject_mremap,
-		.memfd_create = inject_memfd_create,
-		.ftruncate = inject_ftruncate,
-		.fallocate = inject_fallocate,
-		.madvise = inject_madvise,
-		.mprotect = inject_mprotect,
-		.add_seals = inject_add_seals,
-	};
-}
 
 static struct shunt_arena *make_arena(const struct shunt_arena_options *options)
 {
@@ -128,7 +35,6 @@ static enum shunt_backing backing_of(struct shunt_arena *arena)
 }
 
 static const struct shunt_arena_options small = { .size = 8 << 20 };
-static const struct shunt_arena_options small_anon = { .size = 8 << 20, .anon = true };
 
 Test(backing, no_page_is_writable_and_executable_and_none_can_become_so)
 {
@@ -210,13 +116,13 @@ Test(backing, every_rung_runs_code_and_leaves_no_page_writable_and_executable)
 
 	if (lacks_second_views())
 		cr_skip_test(LACKS_SECOND_VIEWS);
-	inject();
-	for (worst_rung = SHUNT_BACKING_MEMFD_NOEXEC_SEAL; worst_rung <= SHUNT_BACKING_SHARED_ANON; worst_rung++) {
+	inject_begin();
+	for (inject.worst_rung = SHUNT_BACKING_MEMFD_NOEXEC_SEAL; inject.worst_rung <= SHUNT_BACKING_SHARED_ANON; inject.worst_rung++) {
 		struct shunt_arena *arena = make_arena(&small);
 		struct shunt_block block;
 
 		cr_assert(make_tiny(arena, 5, &block), "%s", shunt_error());
-		cr_assert_eq(backing_of(arena), (enum shunt_backing)worst_rung < best_rung() ? best_rung() : (enum shunt_backing)worst_rung, "%s",
+		cr_assert_eq(backing_of(arena), (enum shunt_backing)inject.worst_rung < best_rung() ? best_rung() : (enum shunt_backing)inject.worst_rung, "%s",
 			     shunt_backing_name(backing_of(arena)));
 		cr_assert_eq(call(block.rx), 5);
 		write_tiny(block.rw, 6);
@@ -250,97 +156,30 @@ Test(backing, a_file_size_limit_does_not_kill_the_process)
 	cr_assert_eq(backing_of(arena), SHUNT_BACKING_SHARED_ANON);
 }
 
-/* An arena is made, a block in each segment, all freed, the arena destroyed: 0 or the first failure. */
-static int live_once(const struct shunt_arena_options *options)
-{
-	struct shunt_block blocks[SHUNT_NR_SEGMENTS];
-	struct shunt_arena *arena;
-	int nr = 0;
-	int err = shunt_arena_create(options, &arena);
-
-	if (err)
-		return err;
-	while (!err && nr < SHUNT_NR_SEGMENTS) {
-		err = shunt_pack_alloc(arena, (enum shunt_segment)nr, 100, 0, &blocks[nr]);
-		nr += !err;
-	}
-	for (int i = 0; i < nr; i++)
-		cr_assert_eq(shunt_pack_abandon(&blocks[i]), 0);
-	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
-	return err;
-}
-
-/* Fails each call in turn; the sentence of those that came through names a step. */
-static unsigned fail_each(const struct shunt_arena_options *options, unsigned *nr_failed)
-{
-	unsigned point;
-
-	/* Once without failures: what the C library keeps for itself is there then. */
-	fail_at = 0;
-	cr_assert_eq(live_once(options), 0, "%s", shunt_error());
-	for (point = 1;; point++) {
-		unsigned maps = count_maps(is_shared_or_reserved);
-		unsigned fds = count_fds();
-		int err;
-
-		nr_calls = 0;
-		fail_at = point;
-		err = live_once(options);
-		fail_at = 0;
-		cr_assert_eq(count_maps(is_shared_or_reserved), maps, "call %u failed and a mapping was left over", point);
-		cr_assert_eq(count_fds(), fds, "call %u failed and a descriptor was left over", point);
-		if (err) {
-			++*nr_failed;
-			cr_assert_eq(err, -EACCES, "call %u: %d", point, err);
-			cr_assert(strstr(shunt_error(), " failed: ") || strstr(shunt_error(), "no free range"), "call %u: %s", point, shunt_error());
-		}
-		if (nr_calls < point)
-			break;
-	}
-	return point - 1;
-}
-
-Test(backing, each_failing_system_call_in_turn_leaks_nothing)
-{
-	unsigned nr_failed = 0;
-	unsigned nr_points = 0;
-
-	if (lacks_second_views())
-		cr_skip_test(LACKS_SECOND_VIEWS);
-	inject();
-	nr_points += fail_each(&small, &nr_failed);
-	nr_points += fail_each(&small_anon, &nr_failed);
-	worst_rung = SHUNT_BACKING_MEMFD;
-	nr_points += fail_each(&small, &nr_failed);
-	printf("backing: %u injection points covered, %u of them reach the caller, the others take another way\n", nr_points, nr_failed);
-	cr_assert_gt(nr_points, 40);
-	cr_assert_gt(nr_failed, 8);
-}
-
 Test(backing, the_error_names_the_step_that_no_rung_got_past)
 {
-	static const struct { enum kind kinds[3]; const char *step; } cases[] = {
-		{ { MEMFD_CREATE, MREMAP, NONE }, "doubling the rx view by mremap" },
-		{ { FTRUNCATE, MREMAP, NONE }, "doubling the rx view by mremap" },
-		{ { ADD_SEALS, MPROTECT, NONE }, "making the rw view writable" },
-		{ { MADVISE, NONE, NONE }, "keeping the rw view from forks" },
-		{ { MMAP, NONE, NONE }, "mapping shared anonymous memory for the rx view" },
+	static const struct { enum kind kinds[4]; const char *step; } cases[] = {
+		{ { MEMFD_CREATE, MREMAP, NONE, NONE }, "doubling the rx view by mremap" },
+		{ { FTRUNCATE, MREMAP, NONE, NONE }, "doubling the rx view by mremap" },
+		{ { ADD_SEALS, MPROTECT, NONE, NONE }, "making the rw view writable" },
+		{ { MADVISE, NONE, NONE, NONE }, "keeping the rw view from forks" },
+		{ { MMAP, NONE, NONE, NONE }, "mapping shared anonymous memory for the rx view" },
 	};
 	struct shunt_arena *arena = make_arena(&small);
 	struct shunt_block block;
 
 	if (lacks_second_views())
 		cr_skip_test(LACKS_SECOND_VIEWS);
-	inject();
+	inject_begin();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		unsigned fds = count_fds();
 
-		memcpy(fail_kinds, cases[i].kinds, sizeof(fail_kinds));
+		memcpy(inject.fail_kinds, cases[i].kinds, sizeof(inject.fail_kinds));
 		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 100, 0, &block), -EACCES);
 		cr_assert(strstr(shunt_error(), cases[i].step), "%zu: %s", i, shunt_error());
 		cr_assert_eq(count_fds(), fds);
 	}
-	memset(fail_kinds, 0, sizeof(fail_kinds));
+	memset(inject.fail_kinds, 0, sizeof(inject.fail_kinds));
 	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 100, 0, &block), 0, "the arena does not recover: %s", shunt_error());
 }
 
@@ -349,8 +188,8 @@ Test(backing, memory_is_reserved_page_by_page_where_collapsing_is_refused)
 	struct shunt_arena *arena = make_arena(&small);
 	struct shunt_block block;
 
-	inject();
-	refused_advice = MADV_COLLAPSE;
+	inject_begin();
+	inject.refused_advice = MADV_COLLAPSE;
 	cr_assert(make_tiny(arena, 3, &block), "%s", shunt_error());
 	cr_assert_eq(call(block.rx), 3);
 	cr_assert_eq(backing_of(arena), best_rung());
@@ -366,8 +205,8 @@ Test(backing, a_pack_that_the_system_does_not_take_back_stays_in_reserve)
 
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE, 0, &blocks[i]), 0);
-	inject();
-	fail_kinds[0] = MMAP;
+	inject_begin();
+	inject.fail_kinds[0] = MMAP;
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(shunt_pack_abandon(&blocks[i]), 0);
 	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);

@@ -210,6 +210,42 @@ Test(pack_fork, the_parents_mutators_wait_for_a_copying_child_its_readers_and_fu
 	cr_assert(is_all_traps(block.rx, 64));
 }
 
+static int poll_error, nr_polls;
+
+static int failing_poll(struct pollfd *fds, nfds_t nr, int timeout_ms)
+{
+	if (++nr_polls > 3)
+		return real.poll(fds, nr, timeout_ms);
+	errno = poll_error;
+	return -1;
+}
+
+Test(pack_fork, a_refusal_to_wait_for_a_copying_child_is_not_taken_for_its_end)
+{
+	static const int errors[] = { EINTR, ENOMEM, EINVAL };
+	struct shunt_arena *arena = make_arena(false);
+	struct shunt_block block;
+	double start;
+	pid_t pid;
+
+	cr_assert(make_tiny(arena, 1, &block));
+	slow_children(0.2);
+	shunt_sys.poll = failing_poll;
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		poll_error = errors[i];
+		nr_polls = 0;
+		start = now();
+		pid = fork_child();
+		if (!pid)
+			_exit(call(block.rx) == 1 ? 0 : 1);
+		shunt_pack_patch_begin();
+		shunt_pack_patch_end();
+		cr_assert_gt(now() - start, 0.19, "%s", strerror(errors[i]));
+		cr_assert_gt(nr_polls, 0);
+		expect_child(pid);
+	}
+}
+
 Test(pack_fork, a_child_that_dies_while_copying_does_not_hold_up_its_parent)
 {
 	struct shunt_arena *arena = make_arena(false);
