@@ -6,6 +6,7 @@ shunt_add_criterion(unit_dispatch_grace LABELS unit SOURCES unit/dispatch_grace.
 shunt_add_criterion(unit_hook LABELS unit SOURCES unit/hook.c LIBS shunt::shunt_static)
 shunt_add_criterion(exec_dispatch_arguments LABELS exec SOURCES exec/dispatch_arguments.c LIBS shunt::shunt_static)
 shunt_add_criterion(exec_dispatch_direct LABELS exec SOURCES exec/dispatch_direct.c LIBS shunt::shunt_static)
+shunt_add_criterion(exec_dispatch_call LABELS exec SOURCES exec/dispatch_call.c LIBS shunt::shunt_static)
 
 set(DISPATCH_IMAGE exec/dispatch_image.c exec/dispatch_image_elsewhere.c)
 
@@ -108,6 +109,8 @@ set_tests_properties(exec_dispatch_fork PROPERTIES LABELS exec SKIP_RETURN_CODE 
 # Another language's functions as programs. A sanitizer's runtime would have to be in the interpreter first.
 if(SHUNT_SANITIZE)
   dispatch_skip(exec_dispatch_callback "an interpreter without the sanitizer cannot load the library")
+elseif(CMAKE_CROSSCOMPILING)
+  dispatch_skip(exec_dispatch_callback "there is no Python of the other machine to load the library (exec_dispatch_call does the same in C)")
 else()
   add_test(NAME exec_dispatch_callback COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/exec/dispatch_callback.py $<TARGET_FILE:shunt_shared>)
   set_tests_properties(exec_dispatch_callback PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60)
