@@ -42,6 +42,7 @@ if(SHUNT_LLD)
 endif()
 set(SHUNT_CLANG_TARGET_FLAGS --target=aarch64-linux-gnu --sysroot=${SHUNT_ARM64_SYSROOT})
 find_program(SHUNT_BPF_CLANG NAMES clang-19 clang)
+set(SHUNT_NATIVE_PLUGIN ${CMAKE_CURRENT_LIST_DIR}/../../build/release/passes/shunt-passes.so CACHE FILEPATH "The passes for this machine's clang")
 # FileCheck and lit run here; those of the sysroot would run too, but slowly.
 if(EXISTS /usr/lib/llvm-19/bin/FileCheck)
   set(SHUNT_FILECHECK /usr/lib/llvm-19/bin/FileCheck CACHE FILEPATH "")
