@@ -25,7 +25,6 @@ static __thread int host_depth;
 
 #include "targets/target.h"
 #include "test/exec/dispatch_programs.h"
-#include "test/lacks.h"
 
 #define CHECK(condition)                                                                              \
 	do {                                                                                          \
@@ -122,10 +121,6 @@ int main(void)
 	pthread_t thread;
 	void *result;
 
-	if (lacks_second_views()) {
-		puts("skipped: " LACKS_SECOND_VIEWS);
-		return 77;
-	}
 #if SHUNT_READER == SHUNT_READER_HOST
 	CHECK(shunt_reader_use(&host_ops) == 0);
 #endif

@@ -27,7 +27,6 @@
 
 #include "targets/target.h"
 #include "test/exec/dispatch_programs.h"
-#include "test/lacks.h"
 
 #define SKIP 77
 #define NR_UPDATES 2000
@@ -226,10 +225,6 @@ int main(void)
 {
 	int err;
 
-	if (lacks_second_views()) {
-		puts("skipped: " LACKS_SECOND_VIEWS);
-		return SKIP;
-	}
 	alarm(100);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)

@@ -57,6 +57,9 @@ Test(filter, every_packet_is_judged_as_libpcap_does)
 		{ "ip and (src port 1000 or dst port 53)", "ip and ((ip and src port 1000) or (ip and dst port 53))" },
 	};
 
+	struct shunt_cpu_index index;
+
+	shunt_cpu_index(&index);
 	for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
 		struct shunt_jit_module *module = add(filters[i].ours);
 		filter_fn *filter = (filter_fn *)shunt_jit_lookup(module, "filter");
@@ -82,7 +85,8 @@ Test(filter, every_packet_is_judged_as_libpcap_does)
 			cr_expect_eq(got, wanted, "'%s', packet %d: %u", filters[i].ours, packet_number, got);
 		}
 		cr_expect_eq(shunt_percpu_sum64(passed) - before, nr, "'%s' counts what it passes", filters[i].ours);
-		cr_expect_eq(shunt_jit_module_counts(module)->missed, 0u, "'%s'", filters[i].ours);
+		/* Without rseq the exact addition stays a call. */
+		cr_expect_eq(shunt_jit_module_counts(module)->missed, index.source != SHUNT_CPU_RSEQ, "'%s'", filters[i].ours);
 		pcap_freecode(&oracle);
 		pcap_close(capture);
 		shunt_jit_remove(module);

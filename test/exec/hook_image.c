@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "test/exec/dispatch_programs.h"
-#include "test/lacks.h"
 
 struct pair {
 	double left, right;
@@ -113,10 +112,6 @@ int main(void)
 	struct pair pair = { 1, 2 };
 	uint64_t token;
 
-	if (lacks_second_views()) {
-		puts("skipped: " LACKS_SECOND_VIEWS);
-		return 77;
-	}
 	CHECK_EQ((uintptr_t)shunt_hook_find("hook_value"), (uintptr_t)shunt_hook_hook_value(), "find");
 	CHECK_EQ((uintptr_t)shunt_hook_entry(shunt_hook_hook_value()), (uintptr_t)hook_value, "the entry is the function");
 	CHECK_EQ(hook_value(1), 0, "a hook as linked");

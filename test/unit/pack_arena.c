@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <shunt/log.h>
+#include <shunt/percpu.h>
 #include <shunt/reader.h>
 
 #include "runtime/pack/arena.h"
@@ -54,6 +55,30 @@ Test(arena, an_arena_near_a_library_reaches_it)
 
 	cr_assert_eq(shunt_arena_create(&options, &arena), 0, "%s", shunt_error());
 	check_reach(stats_of(arena).arena_base, options.size, (const char *)options.near_addr, (const char *)options.near_addr + 1);
+	cr_assert_eq(shunt_arena_destroy(arena), 0);
+}
+
+static uint64_t distance(const void *p, const void *q)
+{
+	return p > q ? (uint64_t)((const char *)p - (const char *)q) : (uint64_t)((const char *)q - (const char *)p);
+}
+
+Test(arena, writable_views_and_per_cpu_areas_leave_the_room_beside_libraries_to_later_libraries)
+{
+	struct shunt_arena_options options = { .near_addr = (const void *)(uintptr_t)&strlen };
+	uint64_t reach = (uint64_t)shunt_target_host()->branch_reach;
+	struct shunt_arena *arena;
+	struct shunt_block block;
+	void *counter;
+
+	cr_assert_eq(shunt_arena_create(&options, &arena), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 64, 0, &block), 0, "%s", shunt_error());
+	cr_expect_gt(distance(block.rw, options.near_addr), 2 * reach, "the rw view lies where a library would be in reach");
+	cr_assert_eq(shunt_percpu_alloc(8, 8, &counter), 0, "%s", shunt_error());
+	cr_expect_gt(distance(counter, options.near_addr), 2 * reach, "the per-CPU area lies where a library would be in reach");
+	shunt_percpu_free(counter);
+	cr_assert_eq(shunt_pack_free(&block), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
 	cr_assert_eq(shunt_arena_destroy(arena), 0);
 }
 
