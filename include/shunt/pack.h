@@ -119,6 +119,29 @@ SHUNT_API int shunt_pack_find(const void *addr, struct shunt_block *out, struct 
 typedef int shunt_pack_walk_fn(void *user, enum shunt_segment segment, const struct shunt_block *block);
 SHUNT_API int shunt_pack_walk(struct shunt_arena *arena, shunt_pack_walk_fn *fn, void *user);
 
+/*
+ * How the process's unwinder (C++ exceptions, backtrace(3), pthread_cancel) gets from a code block to its caller. shunt/jit.h does it for
+ * what it loads. Set it before the block is reachable; it goes when the block does, after its grace period.
+ */
+struct shunt_unwind {
+	const struct shunt_block *block;
+	/* An .eh_frame section, relocated for where it lies, all its FDEs for code in the block, a zero word at its end. It is read until the
+	 * block is gone: free the block that it is in after this one, never before; before giving back other memory, shunt_quiesce. */
+	const void *eh_frame;
+	size_t eh_frame_len;
+	/* With eh_frame NULL: what an FDE for the whole block says, in DWARF's call frame instructions (code alignment 1, data alignment
+	 * -8; at the block's first byte the caller has just called). They are copied. NULL: the code keeps a frame pointer like the
+	 * compilers do (x86-64: push rbp; mov rbp, rsp; arm64: stp x29, x30 at the top of the frame, x29 pointing there), and all that it calls is
+	 * called between its prologue and its epilogue. */
+	const void *cfi;
+	size_t cfi_len;
+};
+
+/* Tells the unwinder about nr blocks, all or none. Give many at once where you have them: a call costs some microseconds, a block in it a
+ * tenth of one. -EINVAL: a stale or foreign block, one that has a table, a table that is damaged or for other code; -ENOMEM; -ENOTSUP: not
+ * libgcc's unwinder. MT-safe. */
+SHUNT_API int shunt_pack_set_unwind(const struct shunt_unwind *infos, size_t nr);
+
 struct shunt_pack_stats {
 	uint64_t nr_packs[SHUNT_NR_SEGMENTS];
 	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];

@@ -11,6 +11,8 @@
 #include <shunt/pack.h>
 #include "runtime/log.h"
 
+#define EMPTY_EH_FRAME_LEN 4 /* the zero word that ends every one */
+
 struct jit_segment {
 	enum shunt_segment kind;
 	bool transient;
@@ -59,7 +61,15 @@ int jit_memory_add(struct jit_memory *memory, unsigned prot, bool transient, siz
 	return 0;
 }
 
-int jit_memory_finalize(struct jit_memory *memory)
+/* Tells the unwinder about the code block that section is of. */
+static int set_unwind(const struct shunt_block *code, const void *section, size_t len)
+{
+	struct shunt_unwind info = { .block = code, .eh_frame = section, .eh_frame_len = len };
+
+	return shunt_pack_set_unwind(&info, 1);
+}
+
+int jit_memory_finalize(struct jit_memory *memory, const void *eh_frame, size_t eh_frame_len)
 {
 	struct shunt_block *code = malloc((memory->nr_segments + 1) * sizeof(*code));
 	size_t nr = 0;
@@ -72,6 +82,9 @@ int jit_memory_finalize(struct jit_memory *memory)
 			code[nr++] = memory->segments[i].block;
 	if (nr)
 		err = shunt_pack_finalize(code, nr);
+	/* Only the linker's own code could be in a second block, and nothing unwinds through that. */
+	if (!err && nr && eh_frame_len > EMPTY_EH_FRAME_LEN)
+		err = set_unwind(code, eh_frame, eh_frame_len);
 	free(code);
 	return err;
 }
@@ -90,10 +103,15 @@ void jit_memory_drop_transient(struct jit_memory *memory)
 	memory->nr_segments = kept;
 }
 
+/* Code first: its unwind table is in another segment and must outlive it. */
 static void release(struct jit_memory *memory, int (*give_back)(const struct shunt_block *block))
 {
 	for (size_t i = 0; i < memory->nr_segments; i++)
-		give_back(&memory->segments[i].block);
+		if (memory->segments[i].kind == SHUNT_SEGMENT_CODE)
+			give_back(&memory->segments[i].block);
+	for (size_t i = 0; i < memory->nr_segments; i++)
+		if (memory->segments[i].kind != SHUNT_SEGMENT_CODE)
+			give_back(&memory->segments[i].block);
 	free(memory->segments);
 	free(memory);
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * JITLink on packs. LLVM 19 has no C API for JITLink, so this file is C++; it decides nothing, lib/jit/pack_memory.c does. A segment is
- * written at its block's rw address and linked for its rx address; unwind tables are registered with the process's unwinder.
+ * written at its block's rw address and linked for its rx address.
  */
 #include "lib/jit/pack_memory_manager.h"
 
 #include <memory>
 #include <system_error>
 #include <vector>
-#include <llvm/ExecutionEngine/JITLink/EHFrameSupport.h>
 #include <llvm/ExecutionEngine/JITLink/JITLink.h>
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
 #include <llvm/ExecutionEngine/JITLink/aarch64.h>
@@ -69,7 +68,10 @@ public:
 
 	void finalize(OnFinalizedFunction OnFinalized) override
 	{
-		if (int Err = jit_memory_finalize(Memory)) {
+		Section *EHFrame = G.findSectionByName(".eh_frame");
+		SectionRange Range = EHFrame ? SectionRange(*EHFrame) : SectionRange();
+
+		if (int Err = jit_memory_finalize(Memory, Range.getStart().toPtr<const void *>(), Range.getSize())) {
 			jit_memory_abandon(std::exchange(Memory, nullptr));
 			return OnFinalized(packError(Layer, Err));
 		}
@@ -198,7 +200,6 @@ extern "C" LLVMOrcObjectLayerRef jit_create_linking_layer(void *layer, LLVMOrcEx
 	auto &Session = *reinterpret_cast<orc::ExecutionSession *>(session);
 	auto *Linking = new orc::ObjectLinkingLayer(Session, std::make_unique<PackMemoryManager>(Layer));
 
-	Linking->addPlugin(std::make_shared<orc::EHFrameRegistrationPlugin>(Session, std::make_unique<InProcessEHFrameRegistrar>()));
 	Linking->addPlugin(std::make_shared<LinkPlugin>(Layer));
 	return reinterpret_cast<LLVMOrcObjectLayerRef>(static_cast<orc::ObjectLayer *>(Linking));
 }

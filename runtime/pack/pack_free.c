@@ -13,6 +13,7 @@
 #include "runtime/machine.h"
 #include "runtime/pack/pack.h"
 #include "runtime/pack/pack_names.h"
+#include "runtime/pack/pack_unwind.h"
 #include "targets/target.h"
 
 /* Linux 5.18; for hosts that lock all their memory. */
@@ -194,18 +195,34 @@ static bool close_dead(struct shunt_pack *pack)
 	return true;
 }
 
+static void fill_batch(struct shunt_pack *pack)
+{
+	struct fill_run run = { 0, 0 };
+
+	each_in_batch(pack, fill_block, &run);
+	if (run.end > run.first)
+		shunt_pack_fill_unused(pack, run.first, run.end - run.first);
+}
+
+static void forget_unwind(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *user)
+{
+	shunt_unwind_forget(pack->rx + first * SHUNT_CHUNK_SIZE);
+}
+
 static void retire(struct shunt_grace_item *grace_item)
 {
 	struct shunt_pack *pack = item_of(grace_item)->pack;
-	struct fill_run run = { 0, 0 };
+	bool is_code = pack->segment == SHUNT_SEGMENT_CODE;
 
 	/* Waits for a fork's child: its thread may still be reading what is filled here. */
 	shunt_arena_lock_mutate(pack->arena);
-	if (!close_dead(pack)) {
-		each_in_batch(pack, fill_block, &run);
-		if (run.end > run.first)
-			shunt_pack_fill_unused(pack, run.first, run.end - run.first);
+	if (is_code && shunt_unwind_is_used()) {
+		each_in_batch(pack, forget_unwind, NULL);
+		shunt_unwind_settle(pack->rx);
 	}
+	/* What is not code may be the unwind tables of code in this batch: it stays until all of that is forgotten. */
+	if (!close_dead(pack) && is_code)
+		fill_batch(pack);
 	pthread_mutex_unlock(&pack->arena->lock);
 }
 
@@ -250,7 +267,9 @@ static void release(struct shunt_grace_item *grace_item)
 	struct shunt_pack *pack = item_of(grace_item)->pack;
 	struct shunt_arena *arena = pack->arena;
 
-	pthread_mutex_lock(&arena->lock);
+	shunt_arena_lock_mutate(arena);
+	if (pack->segment != SHUNT_SEGMENT_CODE && !pack->closing)
+		fill_batch(pack);
 	release_batch(pack);
 	item_of(grace_item)->state = SHUNT_ITEM_IDLE;
 	if (pack->nr_dying)
@@ -337,6 +356,10 @@ int shunt_pack_abandon(const struct shunt_block *block)
 		return err;
 	count_gone(ref.pack, ref.nr);
 	shunt_names_forget(block->rx);
+	if (shunt_unwind_is_used()) {
+		shunt_unwind_forget(block->rx);
+		shunt_unwind_settle(ref.pack->rx);
+	}
 	shunt_pack_fill_unused(ref.pack, ref.first, ref.nr);
 	give_chunks(ref.pack, ref.first, ref.nr, false);
 	place(ref.pack);

@@ -3,6 +3,7 @@
 // taken below names both sides. C++, because only C++ throws.
 #include <cstdio>
 #include <cstring>
+#include <cxxabi.h>
 #include <execinfo.h>
 #include <stdexcept>
 
@@ -16,8 +17,26 @@ static const char *const text = "define void @through(ptr %callback) uwtable {\n
 				"  call void %callback()\n"
 				"  call void asm sideeffect \"\", \"\"()\n"
 				"  ret void\n"
+				"}\n"
+				// Catches all that comes from below, and says so.
+				"declare i32 @__gxx_personality_v0(...)\n"
+				"declare ptr @__cxa_begin_catch(ptr)\n"
+				"declare void @__cxa_end_catch()\n"
+				"define i32 @catcher(ptr %callback) uwtable personality ptr @__gxx_personality_v0 {\n"
+				"  invoke void %callback() to label %fine unwind label %caught\n"
+				"fine:\n"
+				"  ret i32 0\n"
+				"caught:\n"
+				"  %pad = landingpad { ptr, i32 } catch ptr null\n"
+				"  %exception = extractvalue { ptr, i32 } %pad, 0\n"
+				"  %object = call ptr @__cxa_begin_catch(ptr %exception)\n"
+				"  call void @__cxa_end_catch()\n"
+				"  ret i32 1\n"
 				"}\n";
 
+extern "C" int __gxx_personality_v0(...);
+
+typedef int catcher_fn(void (*callback)());
 typedef void through_fn(void (*callback)());
 
 static through_fn *through;
@@ -89,6 +108,15 @@ static int check_exceptions()
 	return 0;
 }
 
+static int check_catcher(struct shunt_jit_module *module)
+{
+	auto *catcher = reinterpret_cast<catcher_fn *>(shunt_jit_lookup(module, "catcher"));
+
+	if (!catcher || catcher(thrower) != 1 || catcher(tracer) != 0)
+		return std::puts("the generated function did not catch what was thrown below it"), 1;
+	return 0;
+}
+
 static struct shunt_jit_module *add(struct shunt_jit *jit)
 {
 	LLVMContextRef context = LLVMContextCreate();
@@ -96,10 +124,18 @@ static struct shunt_jit_module *add(struct shunt_jit *jit)
 	LLVMModuleRef module = nullptr;
 	struct shunt_jit_module *out = nullptr;
 	char *message = nullptr;
+	const struct shunt_jit_symbol symbols[] = {
+		{"__gxx_personality_v0", reinterpret_cast<const void *>(__gxx_personality_v0)},
+		{"__cxa_begin_catch", reinterpret_cast<const void *>(abi::__cxa_begin_catch)},
+		{"__cxa_end_catch", reinterpret_cast<const void *>(abi::__cxa_end_catch)},
+	};
+	struct shunt_jit_module_options options = {};
 
+	options.symbols = symbols;
+	options.nr_symbols = 3;
 	if (LLVMParseIRInContext(context, buffer, &module, &message))
 		return std::printf("%s\n", message), nullptr;
-	if (shunt_jit_add(jit, context, module, nullptr, &out) != 0)
+	if (shunt_jit_add(jit, context, module, &options, &out) != 0)
 		return std::printf("%s\n", shunt_error()), nullptr;
 	return out;
 }
@@ -121,7 +157,7 @@ int main()
 		if (!through)
 			return std::puts("the generated function cannot be found"), 1;
 		nr_destroyed = 0;
-		failed = check_backtrace() || check_exceptions();
+		failed = check_backtrace() || check_exceptions() || check_catcher(module);
 		shunt_jit_remove(module);
 	}
 	shunt_jit_destroy(jit);

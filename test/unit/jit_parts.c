@@ -33,7 +33,7 @@ Test(jit_memory, each_protection_has_its_segment)
 	cr_expect(rw == rx && (uintptr_t)rx % 4096 == 0);
 	for (int s = 0; s < SHUNT_NR_SEGMENTS; s++)
 		cr_expect(stats().nr_blocks[s] == 1);
-	cr_expect(jit_memory_finalize(memory) == 0);
+	cr_expect(jit_memory_finalize(memory, NULL, 0) == 0);
 	jit_memory_free(memory);
 	cr_assert(shunt_quiesce() == 0);
 	for (int s = 0; s < SHUNT_NR_SEGMENTS; s++)
@@ -49,7 +49,7 @@ Test(jit_memory, what_is_needed_only_for_linking_goes_before_the_rest)
 	cr_assert(jit_memory_add(memory, JIT_PROT_READ, true, 100, 16, &rw, &rx) == 0);
 	cr_assert(jit_memory_add(memory, JIT_PROT_READ | JIT_PROT_EXEC, false, 100, 16, &rw, &rx) == 0);
 	cr_assert(jit_memory_add(memory, JIT_PROT_READ | JIT_PROT_EXEC, true, 100, 16, &rw, &rx) == 0);
-	cr_expect(jit_memory_finalize(memory) == 0);
+	cr_expect(jit_memory_finalize(memory, NULL, 0) == 0);
 	jit_memory_drop_transient(memory);
 	cr_expect(stats().nr_blocks[SHUNT_SEGMENT_RODATA] == 0);
 	cr_expect(stats().nr_blocks[SHUNT_SEGMENT_CODE] == 1);
