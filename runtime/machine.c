@@ -135,3 +135,20 @@ int shunt_sync_core(void)
 		return 0;
 	return shunt_fail(ENOSYS, "membarrier(SYNC_CORE) is missing: this CPU needs it before other threads may run new code; use Linux 4.16 or newer");
 }
+
+/* Well past what direct branches reach on any target, and small in any address space. */
+#define FAR ((uintptr_t)16 << 30)
+#define FAR_ALIGN ((uintptr_t)2 << 20)
+
+void *shunt_machine_far_hint(size_t len)
+{
+	static uintptr_t used;
+	uintptr_t here = (uintptr_t)&shunt_machine_far_hint & ~(FAR_ALIGN - 1);
+	uintptr_t room = (len + 2 * FAR_ALIGN - 1) & ~(FAR_ALIGN - 1);
+	uintptr_t end = __atomic_add_fetch(&used, room, __ATOMIC_RELAXED);
+
+	/* Below a shared library, above a program that lies low. */
+	if (here > 2 * FAR + end)
+		return (void *)(here - FAR - end);
+	return end < FAR ? (void *)(here + FAR + end - room) : NULL;
+}

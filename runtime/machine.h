@@ -21,4 +21,8 @@ int shunt_machine_guard_prot(void);
 
 size_t shunt_machine_page_size(void);
 
+/* A hint for mmap where len bytes may lie that no direct branch goes to: far from the images, whose neighbourhood belongs to code (that of
+ * libraries which are loaded later, too). Another one each time; NULL when it has none left. */
+void *shunt_machine_far_hint(size_t len);
+
 #endif

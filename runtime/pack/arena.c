@@ -183,7 +183,7 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	if (!err) {
 		arena->base = p;
 		*step = "reserving as much for writable views";
-		err = shunt_backing_reserve(NULL, false, size, &p);
+		err = shunt_backing_reserve(shunt_machine_far_hint(size), false, size, &p);
 	}
 	if (err) {
 		arena_free(arena);

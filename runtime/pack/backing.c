@@ -95,7 +95,7 @@ int shunt_backing_reserve(void *addr, bool fixed, size_t len, void **out)
 		*out = p;
 		return 0;
 	}
-	p = shunt_sys.mmap(NULL, len + SHUNT_PACK_SIZE, PROT_NONE, flags, -1, 0);
+	p = shunt_sys.mmap(addr, len + SHUNT_PACK_SIZE, PROT_NONE, flags, -1, 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	head = -(uintptr_t)p & (SHUNT_PACK_SIZE - 1);

@@ -43,7 +43,7 @@ int shunt_backing_unmake(void *rx, void *rw, size_t len);
 /* Turns the rw view back into a reservation. 0 or a negative errno. */
 int shunt_backing_drop_rw(void *rw, size_t len);
 
-/* Reserves len bytes at addr (fixed: exactly there, only if free) or anywhere, aligned to SHUNT_PACK_SIZE. 0 or a negative errno. */
+/* Reserves len bytes at addr (fixed: exactly there, only if free; else a hint, or NULL), aligned to SHUNT_PACK_SIZE. 0 or a negative errno. */
 int shunt_backing_reserve(void *addr, bool fixed, size_t len, void **out);
 
 #endif

@@ -20,6 +20,7 @@
 
 #include "runtime/percpu/cpu.h"
 #include "runtime/log.h"
+#include "runtime/machine.h"
 #include "runtime/pack/pack.h"
 #include "runtime/percpu/percpu.h"
 
@@ -115,7 +116,7 @@ static int reserve_area(void)
 
 	if (unit0)
 		return 0;
-	area = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	area = mmap(shunt_machine_far_hint(len), len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (area == MAP_FAILED)
 		return shunt_fail(ENOMEM,
 				  "per-CPU area: no %llu GiB of address space (reserved, not used) for %u CPUs: %s; raise RLIMIT_AS (ulimit -v)",
