@@ -15,16 +15,17 @@ enum shunt_plan_op {
 	SHUNT_PLAN_OP_EQUAL,    /* pointer == programs[program]: jump there; else next node */
 	SHUNT_PLAN_OP_ABOVE,    /* pointer > programs[program]: go to node `node`; else next node */
 	SHUNT_PLAN_OP_ANCHOR,   /* later compares are relative to an anchor of the target's choice, next node. First node only */
-	/* A pointer outside programs[0]..programs[nr_programs - 1] goes to the next fallback. As first node it is an ANCHOR too; a later one
-	 * needs an ANCHOR as first node */
+	/* A pointer outside the plan's bounds goes to the next fallback. As first node it is an ANCHOR too; a later one needs an ANCHOR as
+	 * first node */
 	SHUNT_PLAN_OP_RANGE,
 	SHUNT_PLAN_OP_FALLBACK, /* to the program that the pointer names, by an indirect jump. The last node is one */
+	SHUNT_PLAN_OP_PART,     /* goes on in the tree at parts[program], which is a part of this one */
 };
 
 struct shunt_plan_node {
 	enum shunt_plan_op op;
 	bool align16;     /* this node starts at a multiple of 16 bytes: fetched in one piece when it is jumped to */
-	uint32_t program; /* EQUAL, ABOVE: index into programs */
+	uint32_t program; /* EQUAL, ABOVE: index into programs; PART: into parts */
 	uint32_t node;    /* ABOVE: index of a later node */
 };
 
@@ -35,6 +36,17 @@ struct shunt_plan {
 	uint32_t nr_nodes;
 	uint32_t depth; /* compares on the longest path */
 	bool is_literal; /* every compare is emitted, also one whose result the flags hold already (the kernel's shape) */
+
+	/*
+	 * A large tree may be made of parts, each in a place of its own, so that a change makes one of them anew and the tree above them. They
+	 * share one anchor, so what it depends on is given: bounds (both 0: the first and the last program) around every program of
+	 * tree and parts, and every bit that any of their addresses has.
+	 */
+	uint64_t low, high;
+	uint64_t bits;
+	const uint64_t *parts;
+	uint32_t nr_parts;
+	bool is_part; /* entered by a PART node, from behind an ANCHOR or RANGE */
 };
 
 enum shunt_fallback {

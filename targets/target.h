@@ -19,6 +19,7 @@
 #include "targets/chain.h"
 #include "targets/code.h"
 #include "targets/plan.h"
+#include "targets/tree.h"
 
 #define SHUNT_STUB_LEN 16u
 #define SHUNT_STUB_WORD 8u /* offset of the patched 8-byte word in the slot */
@@ -51,6 +52,8 @@ struct shunt_target {
 	 * The length depends on that address modulo 16 only, so a tree may be measured (-ERANGE or not) before it has a place.
 	 */
 	void (*emit_tree)(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback);
+	/* The first half of that, for an address that is `addr` modulo 16; see targets/tree.h for the second. 0, -EINVAL, -ENOMEM. */
+	int (*lay_out_tree)(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr);
 
 	/* Emits a function that returns value, in at most 16 bytes where value is 0. */
 	void (*emit_return)(struct shunt_code *code, uint64_t value);

@@ -2,7 +2,6 @@
 /* Checking and laying out dispatch trees, for every target. See targets/tree.h. */
 #include "targets/tree.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 static bool is_valid_node(const struct shunt_plan *plan, uint32_t index)
@@ -15,38 +14,53 @@ static bool is_valid_node(const struct shunt_plan *plan, uint32_t index)
 	case SHUNT_PLAN_OP_ABOVE:
 		return node->program < plan->nr_programs && node->node > index && node->node < plan->nr_nodes;
 	case SHUNT_PLAN_OP_ANCHOR:
-		return index == 0 && plan->nr_programs > 0;
+		return index == 0 && plan->nr_programs > 0 && !plan->is_part;
 	case SHUNT_PLAN_OP_RANGE:
-		return plan->nr_programs > 0 && (index == 0 || plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR);
+		return plan->nr_programs > 0 && !plan->is_part && (index == 0 || plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR);
 	case SHUNT_PLAN_OP_FALLBACK:
 		return true;
+	case SHUNT_PLAN_OP_PART:
+		return node->program < plan->nr_parts && !plan->is_part;
 	}
 	return false;
 }
 
-static bool is_valid(const struct shunt_plan *plan)
+static bool are_valid_programs(const struct shunt_plan *plan)
 {
-	if (!plan->nr_nodes || plan->nodes[plan->nr_nodes - 1].op != SHUNT_PLAN_OP_FALLBACK)
-		return false;
+	bool is_sorted = true;
+
 	for (uint32_t i = 1; i < plan->nr_programs; i++)
-		if (plan->programs[i - 1] >= plan->programs[i])
-			return false;
-	for (uint32_t i = 0; i < plan->nr_nodes; i++)
+		is_sorted &= plan->programs[i - 1] < plan->programs[i];
+	/* Bounds are around all programs. */
+	return is_sorted && ((!plan->low && !plan->high) || !plan->nr_programs ||
+			     (plan->low <= plan->programs[0] && plan->high >= plan->programs[plan->nr_programs - 1]));
+}
+
+/* The nodes as the plan has them; false when it breaks the rules. */
+static bool take_nodes(struct shunt_tree *tree)
+{
+	const struct shunt_plan *plan = tree->plan;
+
+	for (uint32_t i = 0; i < plan->nr_nodes; i++) {
 		if (!is_valid_node(plan, i))
 			return false;
-	return true;
+		tree->nodes[i].align_mask = plan->nodes[i].align16 ? 15 : 0;
+		if (plan->nodes[i].op == SHUNT_PLAN_OP_ABOVE)
+			tree->nodes[plan->nodes[i].node].is_jumped_to = true;
+	}
+	return plan->nodes[plan->nr_nodes - 1].op == SHUNT_PLAN_OP_FALLBACK && are_valid_programs(plan);
 }
 
 /* Adds lengths and padding up; returns the tree's length. */
 static uint32_t place_nodes(struct shunt_tree *tree, uint64_t addr)
 {
+	const struct shunt_tree_node *end = tree->nodes + tree->plan->nr_nodes;
 	uint32_t offset = 0;
 
-	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
-		if (tree->plan->nodes[i].align16)
-			offset += (uint32_t)-(addr + offset) & 15;
-		tree->nodes[i].offset = offset;
-		offset += tree->nodes[i].len;
+	for (struct shunt_tree_node *node = tree->nodes; node < end; node++) {
+		offset += (uint32_t)-(addr + offset) & node->align_mask;
+		node->offset = offset;
+		offset += node->len;
 	}
 	return offset;
 }
@@ -54,95 +68,79 @@ static uint32_t place_nodes(struct shunt_tree *tree, uint64_t addr)
 /* Makes jumps that do not reach long; false when there were none. */
 static bool grow_jumps(struct shunt_tree *tree, int64_t reach)
 {
-	bool grown = false;
+	uint32_t nr_short = 0;
 
-	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
-		struct shunt_tree_node *node = &tree->nodes[i];
+	for (uint32_t i = 0; i < tree->nr_jumps; i++) {
+		struct shunt_tree_node *node = &tree->nodes[tree->jumps[i]];
 
-		if (!node->growth || node->is_long || (int64_t)tree->nodes[node->to].offset - (node->offset + node->len) <= reach)
+		if ((int64_t)tree->nodes[node->to].offset - (node->offset + node->len) <= reach) {
+			tree->jumps[nr_short++] = tree->jumps[i];
 			continue;
+		}
 		node->is_long = true;
-		node->len += node->growth;
-		grown = true;
+		node->len = (uint16_t)(node->len + node->growth);
 	}
-	return grown;
+	if (nr_short == tree->nr_jumps)
+		return false;
+	tree->nr_jumps = nr_short;
+	return true;
 }
 
-static uint32_t lay_out(struct shunt_tree *tree, uint64_t addr, const struct shunt_tree_ops *ops)
+int shunt_tree_lay_out(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr,
+		       const struct shunt_tree_ops *ops)
 {
-	uint32_t len;
-
-	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
-		struct shunt_tree_node *node = &tree->nodes[i];
-
-		node->to = SHUNT_TREE_NOWHERE;
-		ops->measure_node(tree, i, node);
+	*tree = (struct shunt_tree){ .plan = plan, .fallback = fallback, .ops = ops, .reuses_flags = !plan->is_literal,
+				     .low = plan->low, .high = plan->high };
+	if (!plan->nr_nodes)
+		return -EINVAL;
+	tree->nodes = calloc(plan->nr_nodes, sizeof(*tree->nodes) + sizeof(*tree->jumps));
+	if (!tree->nodes)
+		return -ENOMEM;
+	tree->jumps = (uint32_t *)(tree->nodes + plan->nr_nodes);
+	if (!take_nodes(tree)) {
+		shunt_tree_fini(tree);
+		return -EINVAL;
 	}
+	if (plan->nr_programs && !plan->low && !plan->high) {
+		tree->low = plan->programs[0];
+		tree->high = plan->programs[plan->nr_programs - 1];
+	}
+	if (plan->is_part || plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR || plan->nodes[0].op == SHUNT_PLAN_OP_RANGE)
+		tree->is_anchored = tree->high - tree->low <= ops->max_span;
+	ops->measure(tree);
 	do
-		len = place_nodes(tree, addr);
+		tree->len = place_nodes(tree, addr);
 	while (grow_jumps(tree, ops->short_reach));
-	return len;
+	return 0;
 }
 
-static void emit_nodes(struct shunt_tree *tree, struct shunt_code *code, const struct shunt_tree_ops *ops)
+void shunt_tree_emit_laid_out(struct shunt_tree *tree, struct shunt_code *code)
 {
 	tree->start = code->len;
-	for (uint32_t i = 0; i < tree->plan->nr_nodes && !code->error; i++) {
-		ops->emit_nops(code, tree->start + tree->nodes[i].offset - code->len);
-		ops->emit_node(tree, code, i);
-		if (!code->error && code->len - tree->start != tree->nodes[i].offset + tree->nodes[i].len)
-			shunt_code_fail(code, EINVAL);
-	}
+	if (!code->bytes)
+		code->len += tree->len;
+	else if (code->capacity < code->len || code->capacity - code->len < tree->len)
+		shunt_code_fail(code, ENOSPC);
+	else
+		tree->ops->emit(tree, code);
+}
+
+void shunt_tree_fini(struct shunt_tree *tree)
+{
+	free(tree->nodes);
+	tree->nodes = NULL;
 }
 
 void shunt_tree_emit(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback,
 		     const struct shunt_tree_ops *ops)
 {
-	struct shunt_tree tree = { .plan = plan, .fallback = fallback, .reuses_flags = !plan->is_literal };
-	uint32_t len;
+	struct shunt_tree tree;
+	int err = shunt_tree_lay_out(&tree, plan, fallback, shunt_code_here(code), ops);
 
-	if (!is_valid(plan)) {
-		shunt_code_fail(code, EINVAL);
+	if (err) {
+		shunt_code_fail(code, err);
 		return;
 	}
-	tree.nodes = calloc(plan->nr_nodes, sizeof(*tree.nodes));
-	if (!tree.nodes) {
-		shunt_code_fail(code, ENOMEM);
-		return;
-	}
-	if (plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR || plan->nodes[0].op == SHUNT_PLAN_OP_RANGE)
-		tree.is_anchored = plan->programs[plan->nr_programs - 1] - plan->programs[0] <= ops->max_span;
-	for (uint32_t i = 0; i < plan->nr_nodes; i++) {
-		if (plan->nodes[i].op == SHUNT_PLAN_OP_ABOVE)
-			tree.nodes[plan->nodes[i].node].is_jumped_to = true;
-	}
-	if (ops->begin)
-		ops->begin(&tree);
-	len = lay_out(&tree, shunt_code_here(code), ops);
-	if (code->bytes)
-		emit_nodes(&tree, code, ops);
-	else
-		code->len += len;
-	free(tree.nodes);
-}
-
-uint64_t shunt_tree_addr(const struct shunt_tree *tree, const struct shunt_code *code, uint32_t node)
-{
-	return code->addr + tree->start + tree->nodes[node].offset;
-}
-
-bool shunt_tree_has_flags(const struct shunt_tree *tree, uint32_t node)
-{
-	const struct shunt_plan_node *nodes = tree->plan->nodes;
-
-	return tree->reuses_flags && node > 0 && !tree->nodes[node].is_jumped_to &&
-	       nodes[node - 1].op == SHUNT_PLAN_OP_ABOVE && nodes[node - 1].program == nodes[node].program;
-}
-
-uint32_t shunt_tree_next_fallback(const struct shunt_tree *tree, uint32_t node)
-{
-	do
-		node++;
-	while (tree->plan->nodes[node].op != SHUNT_PLAN_OP_FALLBACK);
-	return node;
+	shunt_tree_emit_laid_out(&tree, code);
+	shunt_tree_fini(&tree);
 }

@@ -114,8 +114,15 @@ struct shunt_dispatcher_stats {
 	const void *tree;      /* where the stub jumps */
 	enum shunt_plan_kind plan;
 	enum shunt_miss_kind miss; /* what SHUNT_MISS_AUTO came to */
+	uint32_t head_len;     /* bytes at `tree`: tree_len, or less where a large tree is made of parts */
+	uint32_t nr_parts;     /* 0: in one piece. From some 100 programs on the default plan makes parts, so that a change costs one of them */
 };
 SHUNT_API void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_stats *out);
+
+/* Calls fn for every piece of the current tree's code, the one at `tree` first, then the parts in order of their programs, until it returns
+ * non-zero, and returns that. The dispatcher's lock is held: fn must not call for this dispatcher. MT-safe. */
+typedef int shunt_code_fn(void *user, const void *code, size_t len);
+SHUNT_API int shunt_dispatcher_each_code(struct shunt_dispatcher *dispatcher, shunt_code_fn *fn, void *user);
 
 /* A name for a program, or NULL: its address will do. */
 typedef const char *shunt_name_fn(void *user, const void *program);

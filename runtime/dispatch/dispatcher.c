@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/dispatch/adopt.h"
+#include "runtime/dispatch/dispatcher_tree.h"
 #include "runtime/dispatch/hook.h"
 #include "runtime/log.h"
 #include "runtime/dispatch/miss.h"
@@ -285,8 +286,7 @@ int shunt_dispatcher_end(struct shunt_dispatcher *dispatcher)
 		return shunt_fail(EBUSY, "%s '%s' has %u programs attached, detach them first", what, dispatcher->name, nr_programs);
 	shunt_dispatcher_leave(dispatcher);
 	/* By the caller's word nobody is in it; the grace period costs nothing here. */
-	if (dispatcher->tree.id)
-		shunt_pack_free(&dispatcher->tree);
+	shunt_dispatcher_tree_free(&dispatcher->tree, NULL);
 	shunt_pack_free(&dispatcher->stub);
 	shunt_dispatcher_delete(dispatcher);
 	return 0;
@@ -331,13 +331,35 @@ void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struc
 	out->stub = (const void *)(uintptr_t)d->slot;
 	out->plan = d->kind;
 	out->miss = (enum shunt_miss_kind)d->fallback;
-	if (d->tree.id) {
-		out->tree = d->tree.rx;
-		out->tree_len = d->tree_len;
-		out->tree_depth = d->tree_depth;
+	if (d->tree.block.id) {
+		out->tree = d->tree.block.rx;
+		out->tree_len = d->tree.len;
+		out->head_len = d->tree.head_len;
+		out->nr_parts = d->tree.nr_parts;
+		out->tree_depth = d->tree.depth;
 	} else {
 		out->tree = (const void *)(uintptr_t)(d->slot + SHUNT_DISPATCHER_IDLE_OFFSET);
 		out->tree_len = d->idle_len;
+		out->head_len = d->idle_len;
 	}
 	pthread_mutex_unlock(&d->mutex);
+}
+
+int shunt_dispatcher_each_code(struct shunt_dispatcher *dispatcher, shunt_code_fn *fn, void *user)
+{
+	const struct shunt_dispatcher_tree *tree;
+	int result;
+
+	if (!dispatcher || !fn)
+		return shunt_fail(EINVAL, "code is shown of a dispatcher, to a function");
+	pthread_mutex_lock(&dispatcher->mutex);
+	tree = &dispatcher->tree;
+	if (tree->block.id)
+		result = fn(user, tree->block.rx, tree->head_len);
+	else
+		result = fn(user, (const void *)(uintptr_t)(dispatcher->slot + SHUNT_DISPATCHER_IDLE_OFFSET), dispatcher->idle_len);
+	for (uint32_t i = 0; i < tree->nr_parts && !result; i++)
+		result = fn(user, tree->parts[i].block.rx, tree->parts[i].len);
+	pthread_mutex_unlock(&dispatcher->mutex);
+	return result;
 }

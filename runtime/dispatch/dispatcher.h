@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the dispatcher module share: dispatcher.c (registry), dispatcher_update.c (programs and trees), adopt.c
- * (stubs in host images), hook.c (stubs without trees).
+ * What the files of the dispatcher module share: dispatcher.c (registry), dispatcher_update.c (programs), dispatcher_tree.c (code),
+ * adopt.c (stubs in host images), hook.c (stubs without trees).
  *
  * Who synchronises with whom: name, is_hook, idle_fallback, slot and record are constant once a dispatcher is in the registry;
  * everything else is under its mutex. Lock order: registry_mutex, a dispatcher's mutex, adopt.c's, the packs' locks. Threads
@@ -29,6 +29,24 @@ struct shunt_dispatcher_entry {
 	uint32_t weight; /* what the host said, or 0 */
 };
 
+/* dispatcher_tree.h */
+struct shunt_dispatcher_part {
+	struct shunt_block block;
+	uint64_t last; /* its last program */
+	uint32_t nr;   /* its programs */
+	uint32_t len, depth;
+};
+
+struct shunt_dispatcher_tree {
+	struct shunt_block block; /* the tree, or the head; id 0: none */
+	uint32_t head_len;        /* bytes of that */
+	uint32_t len;             /* with the parts */
+	uint32_t depth;
+	struct shunt_dispatcher_part *parts; /* in the order of programs */
+	uint32_t nr_parts;
+	uint64_t low, high, bits; /* of a tree with parts: targets/plan.h */
+};
+
 struct shunt_dispatcher {
 	struct shunt_dispatcher *next; /* the registry's, under its mutex */
 	pthread_mutex_t mutex;
@@ -46,11 +64,11 @@ struct shunt_dispatcher {
 	struct shunt_patch_site site;
 	uint64_t idle;            /* the idle tree: a bare fallback, part of the stub's block, so that going idle needs no memory */
 	uint32_t idle_len;
-	struct shunt_block tree;  /* id 0: idle */
-	uint32_t tree_len;
-	uint32_t tree_depth;
+	struct shunt_dispatcher_tree tree;
 	struct shunt_dispatcher_entry *entries; /* ascending programs */
 	uint32_t nr_entries;
+	uint32_t room;            /* entries that fit */
+	uint32_t nr_weighted;     /* entries whose weight is not 1 */
 	uint64_t nr_attaches;
 	uint64_t nr_detaches;
 	uint64_t nr_patches;
@@ -81,8 +99,6 @@ struct shunt_dispatcher *shunt_dispatcher_find_any(const char *name);
 struct shunt_dispatcher *shunt_dispatcher_new(const struct shunt_dispatcher_options *options);
 /* Points the stub at the idle tree, lets go of tree and entries, whatever is attached. Caller holds the mutex or is alone. */
 int shunt_dispatcher_clear(struct shunt_dispatcher *dispatcher);
-/* The plan of what is attached; programs, weights and the plan are the caller's to free. Caller holds the mutex. */
-int shunt_dispatcher_plan(const struct shunt_dispatcher *dispatcher, uint64_t **programs, uint32_t **weights, struct shunt_plan *out);
 void shunt_dispatcher_delete(struct shunt_dispatcher *dispatcher);
 
 /* Makes the stub of an image page patchable, once; caller holds the mutex. 0 at once for a ready dispatcher. */

@@ -5,8 +5,7 @@
  * is all or nothing. An old tree's bytes are never written here: they belong to the packs until every reader has left (two
  * updates in a row that land in the same memory is how the kernel's dispatcher crashed, commit 4121d4481b72).
  *
- * The tree is generated for the address where it runs and written at the other view's: displacements computed for the wrong
- * view only show when the two lie far apart.
+ * One program that comes to a large tree, or goes, changes the dispatcher's own list and a part of the tree instead.
  */
 #include "runtime/dispatch/dispatcher.h"
 
@@ -15,12 +14,12 @@
 #include <string.h>
 
 #include "runtime/log.h"
+#include "runtime/dispatch/dispatcher_tree.h"
 #include "runtime/dispatch/miss.h"
-#include "runtime/dispatch/plan.h"
 
 struct entries {
 	struct shunt_dispatcher_entry *list;
-	uint32_t nr;
+	uint32_t nr, room;
 	bool is_changed; /* a program came or went: the tree is out of date */
 	bool is_end;     /* the dispatcher goes: the idle tree will do, whatever its fallback is */
 };
@@ -30,9 +29,9 @@ static int copy_entries(const struct shunt_dispatcher *d, size_t nr_more, struct
 {
 	size_t nr = (size_t)d->nr_entries + nr_more;
 
-	if (nr_more > UINT32_MAX / sizeof(*out->list) || nr > UINT32_MAX)
+	if (nr_more > UINT32_MAX / sizeof(*out->list) || nr >= UINT32_MAX)
 		return shunt_fail(ENOMEM, "dispatcher '%s': %zu programs at once are too many", d->name, nr_more);
-	*out = (struct entries){ .list = malloc((nr + 1) * sizeof(*out->list)), .nr = d->nr_entries };
+	*out = (struct entries){ .list = malloc((nr + 1) * sizeof(*out->list)), .nr = d->nr_entries, .room = (uint32_t)nr + 1 };
 	if (!out->list)
 		return shunt_fail(ENOMEM, "dispatcher '%s': no memory for a list of %zu programs", d->name, nr);
 	if (d->nr_entries)
@@ -101,131 +100,47 @@ static int drop_entry(const struct shunt_dispatcher *d, struct entries *entries,
 	return 0;
 }
 
-struct tree {
-	struct shunt_block block;
-	uint32_t len;
-	uint32_t depth;
-};
-
-static int fail_tree(const struct shunt_dispatcher *d, int err, const struct shunt_plan *plan)
+static uint32_t count_weighted(const struct shunt_dispatcher_entry *list, uint32_t nr)
 {
-	const struct shunt_target *target = shunt_target_host();
+	uint32_t nr_weighted = 0;
 
-	if (err == -ERANGE)
-		return shunt_fail(ERANGE, "dispatcher '%s': a program between %#llx and %#llx is out of direct reach (%lld MiB) of "
-				  "its arena, place it in shunt_dispatcher_arena() or call it unattached", d->name,
-				  (unsigned long long)plan->programs[0], (unsigned long long)plan->programs[plan->nr_programs - 1],
-				  (long long)(target->branch_reach >> 20));
-	return shunt_fail(-err, "dispatcher '%s': no tree over %u programs could be made", d->name, plan->nr_programs);
-}
-
-/* Length first: it does not depend on where the tree will lie (targets/tree.h), so the block fits to the chunk. */
-static int emit_tree(const struct shunt_dispatcher *d, const struct shunt_plan *plan, struct tree *out)
-{
-	const struct shunt_target *target = shunt_target_host();
-	struct shunt_code code;
-	int err;
-
-	shunt_code_init(&code, NULL, 0, 0);
-	target->emit_tree(&code, plan, d->fallback);
-	if (code.error && code.error != -ERANGE)
-		return fail_tree(d, code.error, plan);
-	err = shunt_pack_alloc(d->arena, SHUNT_SEGMENT_CODE, code.len, 0, &out->block);
-	if (err)
-		return err;
-	shunt_code_init(&code, out->block.rw, out->block.len, (uint64_t)(uintptr_t)out->block.rx);
-	target->emit_tree(&code, plan, d->fallback);
-	err = code.error ? fail_tree(d, code.error, plan) : shunt_pack_finalize(&out->block, 1);
-	if (err) {
-		shunt_pack_abandon(&out->block);
-		out->block.id = 0;
-		return err;
-	}
-	out->len = (uint32_t)code.len;
-	out->depth = plan->depth;
-	return 0;
-}
-
-static int make_plan(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr, uint64_t **programs,
-		     uint32_t **weights, struct shunt_plan *plan)
-{
-	int err;
-
-	*programs = malloc(((size_t)nr + 1) * sizeof(**programs));
-	*weights = malloc(((size_t)nr + 1) * sizeof(**weights));
-	if (!*programs || !*weights) {
-		err = shunt_fail(ENOMEM, "dispatcher '%s': no memory for the plan of %u programs", d->name, nr);
-	} else {
-		for (uint32_t i = 0; i < nr; i++) {
-			(*programs)[i] = list[i].program;
-			(*weights)[i] = list[i].weight ? list[i].weight : list[i].count;
-		}
-		err = shunt_plan_make(d->kind, *programs, *weights, nr, plan);
-	}
-	if (err) {
-		free(*programs);
-		free(*weights);
-		*programs = NULL;
-		*weights = NULL;
-	}
-	return err;
-}
-
-int shunt_dispatcher_plan(const struct shunt_dispatcher *dispatcher, uint64_t **programs, uint32_t **weights, struct shunt_plan *out)
-{
-	return make_plan(dispatcher, dispatcher->entries, dispatcher->nr_entries, programs, weights, out);
-}
-
-static int build_tree(const struct shunt_dispatcher *d, const struct entries *entries, struct tree *out)
-{
-	uint64_t *programs;
-	uint32_t *weights;
-	struct shunt_plan plan;
-	int err = make_plan(d, entries->list, entries->nr, &programs, &weights, &plan);
-
-	if (err)
-		return err;
-	err = emit_tree(d, &plan, out);
-	shunt_plan_fini(&plan);
-	free(programs);
-	free(weights);
-	return err;
+	for (uint32_t i = 0; i < nr; i++)
+		nr_weighted += (list[i].weight ? list[i].weight : list[i].count) != 1;
+	return nr_weighted;
 }
 
 /* Makes entries d's: takes the list over when it returns 0, leaves d as it was otherwise. */
 static int commit(struct shunt_dispatcher *d, const struct entries *entries)
 {
-	struct tree tree = { 0 };
-	struct shunt_block old = d->tree;
-	int err;
+	struct shunt_dispatcher_tree tree = { 0 }, old = d->tree;
+	int err = 0;
 
 	if (entries->is_changed) {
-		err = entries->nr || (d->fallback != d->idle_fallback && !entries->is_end) ? build_tree(d, entries, &tree) : 0;
+		if (entries->nr || (d->fallback != d->idle_fallback && !entries->is_end))
+			err = shunt_dispatcher_tree_make(d, entries->list, entries->nr, &tree);
 		if (err)
 			return err;
 		err = shunt_patch_stub(&d->site, tree.block.id ? (uint64_t)(uintptr_t)tree.block.rx : d->idle);
 		if (err) {
-			if (tree.block.id)
-				shunt_pack_abandon(&tree.block);
+			shunt_dispatcher_tree_abandon(&tree, NULL);
 			return err;
 		}
 		d->nr_patches++;
-		d->tree = tree.block;
-		d->tree_len = tree.len;
-		d->tree_depth = tree.depth;
+		d->tree = tree;
 		/* After the patch: nobody who begins a read section from here on comes into the old tree. */
-		if (old.id)
-			shunt_pack_free(&old);
+		shunt_dispatcher_tree_free(&old, NULL);
 	}
 	free(d->entries);
 	d->entries = entries->list;
 	d->nr_entries = entries->nr;
+	d->room = entries->room;
+	d->nr_weighted = count_weighted(entries->list, entries->nr);
 	return 0;
 }
 
 int shunt_dispatcher_clear(struct shunt_dispatcher *dispatcher)
 {
-	struct entries none = { .is_end = true, .is_changed = dispatcher->tree.id != 0 || dispatcher->is_hook };
+	struct entries none = { .is_end = true, .is_changed = dispatcher->tree.block.id != 0 || dispatcher->is_hook };
 
 	return commit(dispatcher, &none);
 }
@@ -254,15 +169,88 @@ static int finish(struct shunt_dispatcher *d, struct entries *entries, int err)
 	return err;
 }
 
+static int reserve_entry(struct shunt_dispatcher *d)
+{
+	uint32_t room = d->nr_entries + d->nr_entries / 2 + 16;
+	struct shunt_dispatcher_entry *list;
+
+	if (d->nr_entries < d->room)
+		return 0;
+	list = realloc(d->entries, room * sizeof(*list));
+	if (!list)
+		return shunt_fail(ENOMEM, "dispatcher '%s': no memory for a list of %u programs", d->name, room);
+	d->entries = list;
+	d->room = room;
+	return 0;
+}
+
+/* Puts program in at index `at`, or (0) leaves the one there out: 1, 0 when the whole tree is to be made instead, or an error. */
+static int change_one(struct shunt_dispatcher *d, uint32_t at, uint64_t program)
+{
+	struct shunt_dispatcher_tree tree, old = d->tree;
+	struct shunt_part_change change;
+	int done = program ? reserve_entry(d) : 0;
+	int err;
+
+	if (!done)
+		done = shunt_dispatcher_tree_change(d, at, program, &tree, &change);
+	if (done <= 0)
+		return done;
+	err = shunt_patch_stub(&d->site, (uint64_t)(uintptr_t)tree.block.rx);
+	if (err) {
+		shunt_dispatcher_tree_abandon(&tree, &change);
+		return err;
+	}
+	d->nr_patches++;
+	d->tree = tree;
+	shunt_dispatcher_tree_free(&old, &change);
+	if (program) {
+		memmove(&d->entries[at + 1], &d->entries[at], (d->nr_entries - at) * sizeof(*d->entries));
+		d->entries[at] = (struct shunt_dispatcher_entry){ .program = program, .count = 1 };
+		d->nr_entries++;
+	} else {
+		d->nr_weighted -= count_weighted(&d->entries[at], 1);
+		d->nr_entries--;
+		memmove(&d->entries[at], &d->entries[at + 1], (d->nr_entries - at) * sizeof(*d->entries));
+	}
+	return 1;
+}
+
+/* As attach_many of one, in a tree with parts; 0: not to be done like this. */
+static int attach_to_part(struct shunt_dispatcher *d, const void *program)
+{
+	struct entries own = { .list = d->entries, .nr = d->nr_entries };
+	uint64_t addr = (uint64_t)(uintptr_t)program;
+	bool is_there;
+	uint32_t at = find_entry(&own, addr, &is_there);
+
+	return is_there || !program ? 0 : change_one(d, at, addr);
+}
+
+static int detach_from_part(struct shunt_dispatcher *d, const void *program)
+{
+	struct entries own = { .list = d->entries, .nr = d->nr_entries };
+	bool is_there;
+	uint32_t at = find_entry(&own, (uint64_t)(uintptr_t)program, &is_there);
+
+	return !is_there || d->entries[at].count > 1 ? 0 : change_one(d, at, 0);
+}
+
 int shunt_dispatcher_attach_many(struct shunt_dispatcher *dispatcher, const void *const *programs, size_t nr)
 {
 	struct entries entries;
 	int err = begin(dispatcher, programs, nr);
+	int done = 0;
 
 	if (err)
 		return err;
-	err = copy_entries(dispatcher, nr, &entries);
-	if (!err) {
+	if (nr == 1 && dispatcher->tree.nr_parts)
+		done = attach_to_part(dispatcher, programs[0]);
+	if (done)
+		err = done < 0 ? done : 0;
+	else
+		err = copy_entries(dispatcher, nr, &entries);
+	if (!err && !done) {
 		for (size_t i = 0; i < nr && !err; i++)
 			err = add_entry(dispatcher, &entries, programs[i], 1, 0);
 		err = finish(dispatcher, &entries, err);
@@ -278,11 +266,17 @@ int shunt_dispatcher_detach_many(struct shunt_dispatcher *dispatcher, const void
 	struct shunt_dispatcher_entry taken;
 	struct entries entries;
 	int err = begin(dispatcher, programs, nr);
+	int done = 0;
 
 	if (err)
 		return err;
-	err = copy_entries(dispatcher, 0, &entries);
-	if (!err) {
+	if (nr == 1 && dispatcher->tree.nr_parts)
+		done = detach_from_part(dispatcher, programs[0]);
+	if (done)
+		err = done < 0 ? done : 0;
+	else
+		err = copy_entries(dispatcher, 0, &entries);
+	if (!err && !done) {
 		for (size_t i = 0; i < nr && !err; i++)
 			err = drop_entry(dispatcher, &entries, programs[i], 1, &taken);
 		err = finish(dispatcher, &entries, err);

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "runtime/dispatch/dispatcher.h"
+#include "runtime/dispatch/dispatcher_tree.h"
 #include "runtime/log.h"
 
 struct drawing {
@@ -63,6 +63,8 @@ static void draw_node(const struct drawing *drawing, uint32_t index)
 			to++;
 		fprintf(out, "  n%u [label=\"among the programs\"];\n  n%u -> n%u [label=\"yes\"];\n  n%u -> n%u [label=\"no\"];\n", index, index, index + 1,
 			index, to);
+		break;
+	case SHUNT_PLAN_OP_PART: /* pictures are of whole plans */
 		break;
 	case SHUNT_PLAN_OP_FALLBACK:
 		fprintf(out, "  n%u [shape=ellipse, style=dashed, label=\"the pointer, by %s\"];\n", index, drawing->fallback);

@@ -183,7 +183,7 @@ static int make_chain(const struct shunt_hook *hook, const struct change *change
 static int commit(struct shunt_hook *hook, const struct change *change)
 {
 	struct shunt_dispatcher *d = &hook->base;
-	struct shunt_block block = { 0 }, old = d->tree;
+	struct shunt_block block = { 0 }, old = d->tree.block;
 	uint64_t dest = d->idle;
 	uint32_t len = 0;
 	int err;
@@ -204,8 +204,8 @@ static int commit(struct shunt_hook *hook, const struct change *change)
 		return err;
 	}
 	d->nr_patches++;
-	d->tree = block;
-	d->tree_len = len;
+	d->tree.block = block;
+	d->tree.len = len;
 	if (old.id)
 		shunt_pack_free(&old);
 	memcpy(hook->programs, change->programs, sizeof(hook->programs));
@@ -389,7 +389,7 @@ void shunt_hook_get_stats(const struct shunt_hook *hook, struct shunt_hook_stats
 		return;
 	pthread_mutex_lock(&d->mutex);
 	out->nr_programs = hook->nr_programs;
-	out->code_len = d->tree_len;
+	out->code_len = d->tree.len;
 	out->nr_attaches = d->nr_attaches;
 	out->nr_detaches = d->nr_detaches;
 	out->nr_patches = d->nr_patches;

@@ -8,7 +8,7 @@
  *           against sign-extended 32-bit addresses; ours do not fit those, so the compares are relative to an anchor
  * weighted  RANGE, then halving by weight; a program that weighs a third of what is left is tested before that
  * default   linear up to 3; from 4 on up to 4 programs that outweigh the others, RANGE, then a tree whose leaves are chains of up to 2
- *           EQUALs, upper halves at multiples of 16 bytes
+ *           EQUALs, upper halves at multiples of 16 bytes. Of many programs the same tree, cut into parts below its upper levels
  *
  * Measured on Zen 3 (bench_dispatch): what counts is branches on the way, taken or not, a third of a nanosecond each. Leaves of two need as
  * many for a miss as leaves of one and fewer for a hit; leaves of four are better for random traffic (7 %), and worse for traffic that is
@@ -259,37 +259,130 @@ static uint32_t add_kind(struct builder *builder, enum shunt_plan_kind kind, uin
 	return add_default(builder, order, nr, weights);
 }
 
-int shunt_plan_make(enum shunt_plan_kind kind, const uint64_t *programs, const uint32_t *weights, uint32_t nr,
-		    struct shunt_plan *out)
+static int check_programs(const uint64_t *programs, uint32_t nr)
 {
-	struct builder builder = { 0 };
-	uint32_t *order;
-	uint32_t depth;
-
-	if ((unsigned int)kind > SHUNT_PLAN_WEIGHTED)
-		return shunt_fail(EINVAL, "plan kind %u does not exist, take one of enum shunt_plan_kind", (unsigned int)kind);
 	if (nr > PROGRAMS_MAX)
 		return shunt_fail(EINVAL, "%u programs are too many for one dispatch tree, the limit is %u", nr, PROGRAMS_MAX);
 	for (uint32_t i = 1; i < nr; i++) {
 		if (programs[i - 1] >= programs[i])
 			return shunt_fail(EINVAL, "program %u of a plan is not above the one before it, sort them", i);
 	}
-	/* An ABOVE and a FALLBACK for each EQUAL at the most, and two nodes in front. */
-	builder.nodes = malloc((3 * (size_t)nr + 3) * sizeof(*builder.nodes));
-	order = calloc((size_t)nr + 1, sizeof(*order));
-	if (!builder.nodes || !order) {
-		free(builder.nodes);
-		free(order);
+	return 0;
+}
+
+/* Memory for the nodes of any plan over nr programs, and 0, 1, 2... in order. */
+static int begin(struct builder *builder, uint32_t nr, uint32_t **order)
+{
+	/* An ABOVE and a FALLBACK for each EQUAL at the most, two nodes in front, and hot programs may come twice. */
+	builder->nodes = malloc((3 * (size_t)nr + 3 + SHUNT_PLAN_HOT_MAX) * sizeof(*builder->nodes));
+	builder->nr = 0;
+	*order = malloc(((size_t)nr + 1) * sizeof(**order));
+	if (!builder->nodes || !*order) {
+		free(builder->nodes);
+		free(*order);
 		return shunt_fail(ENOMEM, "no memory for the plan of a dispatch tree over %u programs", nr);
 	}
 	for (uint32_t i = 0; i < nr; i++)
-		order[i] = i;
+		(*order)[i] = i;
+	return 0;
+}
+
+int shunt_plan_make(enum shunt_plan_kind kind, const uint64_t *programs, const uint32_t *weights, uint32_t nr,
+		    struct shunt_plan *out)
+{
+	struct builder builder;
+	uint32_t *order;
+	uint32_t depth;
+	int err;
+
+	if ((unsigned int)kind > SHUNT_PLAN_WEIGHTED)
+		return shunt_fail(EINVAL, "plan kind %u does not exist, take one of enum shunt_plan_kind", (unsigned int)kind);
+	err = check_programs(programs, nr);
+	if (!err)
+		err = begin(&builder, nr, &order);
+	if (err)
+		return err;
 	depth = add_kind(&builder, kind, order, nr, weights);
 	free(order);
 	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = builder.nodes, .nr_nodes = builder.nr,
 				    .depth = depth,
 				    .is_literal = kind == SHUNT_PLAN_KERNEL || kind == SHUNT_PLAN_DEFAULT || kind == SHUNT_PLAN_WEIGHTED };
 	return 0;
+}
+
+/* Halves the parts from `from` to `to`: a part is a PART node, or with order the tree over its programs. */
+static uint32_t add_parts(struct builder *builder, const uint32_t *last, uint32_t from, uint32_t to, const uint32_t *order)
+{
+	uint32_t middle = from + (to - from) / 2 + (to - from) % 2;
+	uint32_t above, depth_lower, depth_upper;
+
+	if (to - from == 1) {
+		uint32_t first = from ? last[from - 1] + 1 : 0;
+
+		if (order)
+			return add_halves(builder, order + first, last[from] + 1 - first, SHUNT_PLAN_LEAF_MAX, true);
+		add(builder, SHUNT_PLAN_OP_PART, from);
+		return 0;
+	}
+	above = add(builder, SHUNT_PLAN_OP_ABOVE, last[middle - 1]);
+	depth_lower = add_parts(builder, last, from, middle, order);
+	builder->nodes[above].node = builder->nr;
+	depth_upper = add_parts(builder, last, middle, to, order);
+	builder->nodes[builder->nodes[above].node].align16 = to - middle > 1 || order;
+	return 1 + (depth_lower > depth_upper ? depth_lower : depth_upper);
+}
+
+int shunt_plan_make_part(const uint64_t *programs, uint32_t nr, struct shunt_plan *out)
+{
+	struct builder builder;
+	uint32_t *order;
+	uint32_t depth;
+	int err = check_programs(programs, nr);
+
+	if (!err)
+		err = begin(&builder, nr, &order);
+	if (err)
+		return err;
+	depth = add_halves(&builder, order, nr, SHUNT_PLAN_LEAF_MAX, true);
+	free(order);
+	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = builder.nodes, .nr_nodes = builder.nr, .depth = depth,
+				    .is_literal = true, .is_part = true };
+	return 0;
+}
+
+static int make_above_parts(const uint64_t *programs, uint32_t nr_programs, const uint32_t *hot, uint32_t nr_hot, const uint32_t *last,
+			    uint32_t nr_parts, bool is_whole, struct shunt_plan *out)
+{
+	struct builder builder;
+	uint32_t *order;
+	uint32_t depth;
+	int err = check_programs(programs, nr_programs);
+
+	if (!err)
+		err = begin(&builder, nr_programs, &order);
+	if (err)
+		return err;
+	add_head(&builder, hot, nr_hot);
+	depth = 1 + nr_hot + add_parts(&builder, last, 0, nr_parts, is_whole ? order : NULL);
+	/* Where pointers out of bounds go. A whole plan's range check takes the first leaf's. */
+	if (!is_whole)
+		add(&builder, SHUNT_PLAN_OP_FALLBACK, 0);
+	free(order);
+	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr_programs, .nodes = builder.nodes, .nr_nodes = builder.nr,
+				    .depth = depth, .is_literal = true, .nr_parts = nr_parts };
+	return 0;
+}
+
+int shunt_plan_make_head(const uint64_t *programs, uint32_t nr_programs, const uint32_t *hot, uint32_t nr_hot, const uint32_t *last, uint32_t nr_parts,
+			 struct shunt_plan *out)
+{
+	return make_above_parts(programs, nr_programs, hot, nr_hot, last, nr_parts, false, out);
+}
+
+int shunt_plan_make_whole(const uint64_t *programs, uint32_t nr, const uint32_t *hot, uint32_t nr_hot, const uint32_t *last, uint32_t nr_parts,
+			  struct shunt_plan *out)
+{
+	return make_above_parts(programs, nr, hot, nr_hot, last, nr_parts, true, out);
 }
 
 void shunt_plan_fini(struct shunt_plan *plan)

@@ -20,4 +20,18 @@ int shunt_plan_make(enum shunt_plan_kind kind, const uint64_t *programs, const u
 		    struct shunt_plan *out);
 void shunt_plan_fini(struct shunt_plan *plan);
 
+/*
+ * The default plan of many programs, in parts (targets/plan.h): a plan for each part, and one for the head above them. Bounds, bits and the
+ * parts' addresses are for the caller to fill in. hot: indexes of programs that are tested before all others, and again in their parts.
+ * Errors as above.
+ */
+#define SHUNT_PLAN_PART_MAX 64u
+int shunt_plan_make_part(const uint64_t *programs, uint32_t nr, struct shunt_plan *out);
+/* programs: the last one of each part, and those that are hot; last: the index of each part's last one among them. */
+int shunt_plan_make_head(const uint64_t *programs, uint32_t nr_programs, const uint32_t *hot, uint32_t nr_hot, const uint32_t *last, uint32_t nr_parts,
+			 struct shunt_plan *out);
+/* Head and parts as one plan, for pictures: programs are all. */
+int shunt_plan_make_whole(const uint64_t *programs, uint32_t nr, const uint32_t *hot, uint32_t nr_hot, const uint32_t *last, uint32_t nr_parts,
+			  struct shunt_plan *out);
+
 #endif

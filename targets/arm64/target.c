@@ -124,6 +124,7 @@ const struct shunt_target shunt_target_arm64 = {
 	.decode_stub_word = decode_stub_word,
 	.emit_c_entry = emit_c_entry,
 	.emit_tree = arm64_emit_tree,
+	.lay_out_tree = arm64_lay_out_tree,
 	.emit_return = arm64_emit_return,
 	.emit_chain = arm64_emit_chain,
 	.emit_veneer = emit_veneer,

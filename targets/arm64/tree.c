@@ -3,8 +3,10 @@
  * Dispatch trees on arm64. The pointer is in x18; x16, x17 and the flags are all that may be changed.
  *
  *	without an anchor      adrp x16, program; add x16, x16, #lo12; cmp x18, x16
- *	with one, once         adrp x16, first program; add x16, x16, #lo12; sub x16, x18, x16; ror x16, x16, #6
- *	      then a compare   cmp x16, #(program - first) / 64
+ *	with one, once         adrp x16, low; add x16, x16, #lo12; sub x16, x18, x16; ror x16, x16, #6
+ *	      then a compare   cmp x16, #(program - low) / 64
+ *
+ * The anchor is the lower bound (the first program).
  *
  * The rotation is for programs that are all 64-byte aligned. It divides by 64 so that most distances fit an imm12, and a pointer
  * between two chunks gets its low bits at the top: huge, so equal to no program. As it is one-to-one, no foreign pointer matches.
@@ -21,9 +23,10 @@
 #define CHUNK_SHIFT 6
 #define SUB_CMP_LIMIT (UINT64_C(1) << 24) /* 12 bits in the sub, 12 in the cmp */
 
-static bool is_in_chunks(const struct shunt_plan *plan)
+static bool is_in_chunks(const struct shunt_tree *tree)
 {
-	uint64_t bits = 0;
+	const struct shunt_plan *plan = tree->plan;
+	uint64_t bits = plan->bits | tree->low;
 
 	for (uint32_t i = 0; i < plan->nr_programs; i++)
 		bits |= plan->programs[i];
@@ -38,12 +41,9 @@ static void emit_load_addr(struct shunt_code *code, enum arm64_reg to, uint64_t 
 }
 
 /* The distance from the anchor as x16 has it. */
-static uint64_t distance_of(const struct shunt_tree *tree, uint32_t program)
+static uint64_t distance_of(const struct shunt_tree *tree, uint64_t addr)
 {
-	const uint64_t *programs = tree->plan->programs;
-	uint64_t distance = programs[program] - programs[0];
-
-	return tree->is_in_chunks ? distance >> CHUNK_SHIFT : distance;
+	return tree->is_in_chunks ? (addr - tree->low) >> CHUNK_SHIFT : addr - tree->low;
 }
 
 static void emit_cmp_wide(struct shunt_code *code, uint64_t value)
@@ -63,7 +63,7 @@ static void emit_compare(const struct shunt_tree *tree, struct shunt_code *code,
 		arm64_cmp_reg_reg(code, ARM64_X18, ARM64_X16);
 		return;
 	}
-	value = distance_of(tree, program);
+	value = distance_of(tree, tree->plan->programs[program]);
 	if (arm64_is_imm12(value)) {
 		arm64_cmp_reg_imm12(code, ARM64_X16, value);
 	} else if (value < SUB_CMP_LIMIT) {
@@ -105,13 +105,13 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 		if (!tree->is_anchored)
 			break;
 		if (index == 0) {
-			emit_load_addr(code, ARM64_X16, plan->programs[0]);
+			emit_load_addr(code, ARM64_X16, tree->low);
 			arm64_sub_reg_reg_reg(code, ARM64_X16, ARM64_X18, ARM64_X16);
 			if (tree->is_in_chunks)
 				arm64_ror_reg_reg_imm6(code, ARM64_X16, ARM64_X16, CHUNK_SHIFT);
 		}
 		if (node->op == SHUNT_PLAN_OP_RANGE) {
-			emit_range(code, distance_of(tree, plan->nr_programs - 1));
+			emit_range(code, distance_of(tree, tree->high));
 			arm64_bcond_imm19(code, ARM64_HI, shunt_tree_addr(tree, code, shunt_tree_next_fallback(tree, index)));
 		}
 		break;
@@ -119,6 +119,10 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 		/* A `bti c` landing pad accepts an indirect jump only through x16 or x17. */
 		arm64_mov_reg_reg(code, ARM64_X16, ARM64_X18);
 		arm64_br_reg(code, ARM64_X16);
+		break;
+	case SHUNT_PLAN_OP_PART:
+		/* A part may be further away than a conditional branch reaches. */
+		arm64_b_imm26(code, plan->parts[node->program]);
 		break;
 	}
 }
@@ -131,30 +135,30 @@ static void emit_nops(struct shunt_code *code, size_t len)
 
 #define WORD 4u
 
-static uint32_t compare_len(const struct shunt_tree *tree, uint32_t program)
+static uint16_t compare_len(const struct shunt_tree *tree, uint32_t program)
 {
 	uint64_t value;
 
 	if (!tree->is_anchored)
 		return 3 * WORD;
-	value = distance_of(tree, program);
+	value = distance_of(tree, tree->plan->programs[program]);
 	if (arm64_is_imm12(value))
 		return WORD;
 	return value < SUB_CMP_LIMIT ? 2 * WORD : 3 * WORD;
 }
 
 /* No jump grows: one form of each reaches as far as any tree goes. */
-static void measure_node(const struct shunt_tree *tree, uint32_t index, struct shunt_tree_node *out)
+static void measure_node(struct shunt_tree *tree, uint32_t index, struct shunt_tree_node *out)
 {
 	const struct shunt_plan *plan = tree->plan;
 	const struct shunt_plan_node *node = &plan->nodes[index];
 
 	switch (node->op) {
 	case SHUNT_PLAN_OP_EQUAL:
-		out->len = (shunt_tree_has_flags(tree, index) ? 0 : compare_len(tree, node->program)) + 2 * WORD;
+		out->len = (uint16_t)((shunt_tree_has_flags(tree, index) ? 0 : compare_len(tree, node->program)) + 2 * WORD);
 		break;
 	case SHUNT_PLAN_OP_ABOVE:
-		out->len = compare_len(tree, node->program) + WORD;
+		out->len = (uint16_t)(compare_len(tree, node->program) + WORD);
 		break;
 	case SHUNT_PLAN_OP_ANCHOR:
 	case SHUNT_PLAN_OP_RANGE:
@@ -162,26 +166,44 @@ static void measure_node(const struct shunt_tree *tree, uint32_t index, struct s
 		if (!tree->is_anchored)
 			break;
 		if (index == 0)
-			out->len = 3 * WORD + (tree->is_in_chunks ? WORD : 0);
+			out->len = (uint16_t)(3 * WORD + (tree->is_in_chunks ? WORD : 0));
 		if (node->op == SHUNT_PLAN_OP_RANGE)
-			out->len += (arm64_is_imm12(distance_of(tree, plan->nr_programs - 1)) ? WORD : 3 * WORD) + WORD;
+			out->len = (uint16_t)(out->len + (arm64_is_imm12(distance_of(tree, tree->high)) ? WORD : 3 * WORD) + WORD);
 		break;
 	case SHUNT_PLAN_OP_FALLBACK:
 		out->len = 2 * WORD;
 		break;
+	case SHUNT_PLAN_OP_PART:
+		out->len = WORD;
+		break;
 	}
 }
 
-static void begin(struct shunt_tree *tree)
+static void measure(struct shunt_tree *tree)
 {
-	tree->is_in_chunks = tree->is_anchored && is_in_chunks(tree->plan);
+	tree->is_in_chunks = tree->is_anchored && is_in_chunks(tree);
+	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++)
+		measure_node(tree, i, &tree->nodes[i]);
+}
+
+static void emit(struct shunt_tree *tree, struct shunt_code *code)
+{
+	for (uint32_t i = 0; i < tree->plan->nr_nodes && !code->error; i++) {
+		shunt_tree_begin_node(tree, code, i);
+		emit_node(tree, code, i);
+		shunt_tree_end_node(tree, code, i);
+	}
+}
+
+static const struct shunt_tree_ops ops = { .max_span = UINT32_MAX, .measure = measure, .emit = emit, .emit_nops = emit_nops };
+
+int arm64_lay_out_tree(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr)
+{
+	return addr % 4 ? -EINVAL : shunt_tree_lay_out(tree, plan, fallback, addr, &ops);
 }
 
 void arm64_emit_tree(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback)
 {
-	static const struct shunt_tree_ops ops = { .max_span = UINT32_MAX, .begin = begin, .measure_node = measure_node,
-						   .emit_node = emit_node, .emit_nops = emit_nops };
-
 	if (shunt_code_here(code) % 4) {
 		shunt_code_fail(code, EINVAL);
 		return;

@@ -25,20 +25,16 @@ enum x86_64_cond { /* the low four bits of a conditional jump's opcode */
 
 #define X86_64_INT3 0xccu
 
+#include "targets/x86_64/encode_inline.h" /* int3, jmp, jcc, cmp with immediates */
+
 void x86_64_endbr64(struct shunt_code *code);
-void x86_64_int3(struct shunt_code *code);
 void x86_64_lfence(struct shunt_code *code);
 void x86_64_pause(struct shunt_code *code);
 void x86_64_ret(struct shunt_code *code);
 /* len bytes of nops, as few instructions as possible. */
 void x86_64_nops(struct shunt_code *code, size_t len);
 
-void x86_64_jmp_rel8(struct shunt_code *code, uint64_t dest);
-void x86_64_jmp_rel32(struct shunt_code *code, uint64_t dest);
-void x86_64_jcc_rel8(struct shunt_code *code, enum x86_64_cond cond, uint64_t dest);
-void x86_64_jcc_rel32(struct shunt_code *code, enum x86_64_cond cond, uint64_t dest);
 void x86_64_call_rel32(struct shunt_code *code, uint64_t dest);
-void x86_64_jmp_reg(struct shunt_code *code, enum x86_64_reg target);
 
 void x86_64_push_reg(struct shunt_code *code, enum x86_64_reg from);
 /* mov to, [rsp + disp] */
@@ -58,7 +54,5 @@ void x86_64_movabs_reg_imm64(struct shunt_code *code, enum x86_64_reg to, uint64
 void x86_64_lea_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr);
 void x86_64_sub_reg_reg(struct shunt_code *code, enum x86_64_reg to, enum x86_64_reg value);
 void x86_64_cmp_reg_reg(struct shunt_code *code, enum x86_64_reg left, enum x86_64_reg right);
-void x86_64_cmp_reg_imm8(struct shunt_code *code, enum x86_64_reg left, int64_t right);
-void x86_64_cmp_reg_imm32(struct shunt_code *code, enum x86_64_reg left, int64_t right);
 
 #endif

@@ -107,6 +107,7 @@ const struct shunt_target shunt_target_x86_64 = {
 	.decode_stub_word = decode_stub_word,
 	.emit_c_entry = emit_c_entry,
 	.emit_tree = x86_64_emit_tree,
+	.lay_out_tree = x86_64_lay_out_tree,
 	.emit_return = x86_64_emit_return,
 	.emit_chain = x86_64_emit_chain,
 	.emit_veneer = emit_veneer,

@@ -5,7 +5,9 @@
 
 #include "targets/code.h"
 #include "targets/plan.h"
+#include "targets/tree.h"
 
 void x86_64_emit_tree(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback);
+int x86_64_lay_out_tree(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr);
 
 #endif

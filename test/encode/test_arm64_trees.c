@@ -16,7 +16,7 @@
 struct tree {
 	uint8_t *bytes;
 	size_t len;
-	uint64_t addr;
+	uint64_t addr, head; /* head: where it is entered */
 	const struct shunt_plan *plan;
 	bool is_graph;
 };
@@ -33,6 +33,7 @@ static void emit_tree(struct tree *tree, const struct shunt_plan *plan)
 	cr_assert_eq(measure.error, 0);
 	cr_assert_eq(measure.len, code.len);
 	tree->len = code.len;
+	tree->head = tree->addr;
 	tree->plan = plan;
 	/* Any address will do to measure, as long as it is as aligned. */
 	shunt_code_init(&measure, NULL, 0, tree->addr % 16);
@@ -43,7 +44,7 @@ static void emit_tree(struct tree *tree, const struct shunt_plan *plan)
 static void check_pointer(void *context, uint64_t pointer, bool is_program)
 {
 	const struct tree *tree = context;
-	struct arm64_walk walk = { .pc = tree->addr };
+	struct arm64_walk walk = { .pc = tree->head };
 
 	for (unsigned i = 0; i < 31; i++)
 		walk.x[i] = 0x1111111111111111u * (i % 16);
@@ -123,6 +124,30 @@ Test(arm64_trees, of_every_plan_of_the_runtime_lead_every_program_and_nothing_el
 
 	plans_for_each(31, 40, TREE_ADDR - TREE_ADDR % 4096 + TREE_MAX, UINT64_C(64) << 20, 64, check_runtime_plan, &tree);
 	plans_for_each(32, 20, TREE_ADDR - TREE_ADDR % 4096 + TREE_MAX, UINT64_C(1) << 15, 4, check_runtime_plan, &tree);
+	free(tree.bytes);
+}
+
+Test(arm64_trees, in_parts_lead_every_program_and_nothing_else_to_itself)
+{
+	static const struct { uint64_t span, align; } sets[] = { { UINT64_C(64) << 20, 64 }, { 1 << 20, 64 }, { 1 << 17, 4 }, { UINT64_C(64) << 20, 4 } };
+	struct tree tree = { .bytes = malloc(TREE_MAX), .addr = TREE_ADDR & ~UINT64_C(63) };
+	uint64_t *programs = malloc(PLANS_MAX * sizeof(*programs));
+	uint64_t seed = 41;
+
+	for (unsigned i = 0; i < 40; i++) {
+		uint32_t nr = 1 + (uint32_t)(shape_random(&seed) % (i % 8 ? 600 : PLANS_MAX));
+		struct shunt_code code;
+		struct shunt_plan whole;
+
+		shape_programs(&seed, TREE_ADDR - TREE_ADDR % 4096 + TREE_MAX, sets[i % 4].span, sets[i % 4].align, programs, nr);
+		shunt_code_init(&code, tree.bytes, TREE_MAX, tree.addr);
+		tree.head = plans_emit_in_parts(&shunt_target_arm64, programs, nr, SHUNT_FALLBACK_JUMP, &seed, &code, &whole);
+		tree.len = code.len;
+		tree.plan = &whole;
+		shape_for_each_pointer(programs, nr, &seed, check_pointer, &tree);
+		free((void *)whole.nodes);
+	}
+	free(programs);
 	free(tree.bytes);
 }
 

@@ -335,25 +335,42 @@ Test(plans, that_break_the_rules_are_refused)
 		late[] = { { .op = SHUNT_PLAN_OP_EQUAL }, { .op = SHUNT_PLAN_OP_ANCHOR }, { .op = SHUNT_PLAN_OP_FALLBACK } },
 		late_range[] = { { .op = SHUNT_PLAN_OP_EQUAL }, { .op = SHUNT_PLAN_OP_RANGE }, { .op = SHUNT_PLAN_OP_FALLBACK } },
 		anchored_range[] = { { .op = SHUNT_PLAN_OP_ANCHOR }, { .op = SHUNT_PLAN_OP_RANGE }, { .op = SHUNT_PLAN_OP_FALLBACK } },
+		no_parts[] = { { .op = SHUNT_PLAN_OP_PART }, { .op = SHUNT_PLAN_OP_FALLBACK } },
 		unknown[] = { { .op = (enum shunt_plan_op)77 }, { .op = SHUNT_PLAN_OP_FALLBACK } },
 		fine[] = { { .op = SHUNT_PLAN_OP_RANGE }, { .op = SHUNT_PLAN_OP_EQUAL }, { .op = SHUNT_PLAN_OP_FALLBACK } };
 	const struct { struct shunt_plan plan; int error; } cases[] = {
-		{ { ascending, 2, fine, 3, 1, false }, 0 },
-		{ { twice, 2, fine, 3, 1, false }, -EINVAL },
-		{ { descending, 2, fine, 3, 1, false }, -EINVAL },
-		{ { NULL, 0, fine, 3, 1, false }, -EINVAL },
-		{ { ascending, 2, fine, 0, 1, false }, -EINVAL },
-		{ { ascending, 2, no_end, 1, 1, false }, -EINVAL },
-		{ { ascending, 2, back, 3, 1, false }, -EINVAL },
-		{ { ascending, 2, beyond, 2, 1, false }, -EINVAL },
-		{ { ascending, 2, stranger, 2, 1, false }, -EINVAL },
-		{ { ascending, 2, late, 3, 1, false }, -EINVAL },
-		{ { ascending, 2, late_range, 3, 1, false }, -EINVAL },
-		{ { ascending, 2, anchored_range, 3, 1, false }, 0 },
-		{ { ascending, 2, unknown, 2, 1, false }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = fine, .nr_nodes = 3, .depth = 1 }, 0 },
+		{ { .programs = twice, .nr_programs = 2, .nodes = fine, .nr_nodes = 3, .depth = 1 }, -EINVAL },
+		{ { .programs = descending, .nr_programs = 2, .nodes = fine, .nr_nodes = 3, .depth = 1 }, -EINVAL },
+		{ { .programs = NULL, .nr_programs = 0, .nodes = fine, .nr_nodes = 3, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = fine, .nr_nodes = 0, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = no_end, .nr_nodes = 1, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = back, .nr_nodes = 3, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = beyond, .nr_nodes = 2, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = stranger, .nr_nodes = 2, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = late, .nr_nodes = 3, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = late_range, .nr_nodes = 3, .depth = 1 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = anchored_range, .nr_nodes = 3, .depth = 1 }, 0 },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = unknown, .nr_nodes = 2, .depth = 1 }, -EINVAL },
+	};
+	/* One byte too narrow on either side, and parts where there are none. */
+	const struct { struct shunt_plan plan; int error; } part_cases[] = {
+		{ { .programs = ascending, .nr_programs = 2, .nodes = fine, .nr_nodes = 3, .low = 0x10000000, .high = 0x10000040 }, 0 },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = fine, .nr_nodes = 3, .low = 0x10000001, .high = 0x10000040 }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = fine, .nr_nodes = 3, .low = 0x10000000, .high = 0x1000003f }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = fine, .nr_nodes = 3, .is_part = true }, -EINVAL },
+		{ { .programs = ascending, .nr_programs = 2, .nodes = no_parts, .nr_nodes = 2 }, -EINVAL },
 	};
 	static const struct shunt_target *const targets[] = { &shunt_target_x86_64, &shunt_target_arm64 };
 
+	for (size_t i = 0; i < 2 * sizeof(part_cases) / sizeof(part_cases[0]); i++) {
+		uint8_t bytes[256];
+		struct shunt_code code;
+
+		shunt_code_init(&code, bytes, sizeof(bytes), 0x10001000);
+		targets[i % 2]->emit_tree(&code, &part_cases[i / 2].plan, SHUNT_FALLBACK_JUMP);
+		cr_expect_eq(code.error, part_cases[i / 2].error, "part case %zu: %d", i, code.error);
+	}
 	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
 		uint8_t bytes[256];
 		struct shunt_code code;

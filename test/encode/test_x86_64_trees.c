@@ -117,7 +117,7 @@ static void set_up(void)
 #endif
 
 struct tree {
-	uint64_t start, len;
+	uint64_t start, len, head; /* head: where it is entered */
 	enum shunt_fallback fallback;
 	const struct shunt_plan *plan;
 	bool is_graph;
@@ -139,7 +139,7 @@ static void emit_tree(struct tree *tree, uint8_t *at, const struct shunt_plan *p
 	shunt_code_init(&measure, NULL, 0, (uint64_t)at % 16);
 	shunt_target_x86_64.emit_tree(&measure, plan, fallback);
 	cr_assert_eq(measure.len, code.len);
-	*tree = (struct tree){ .start = (uint64_t)at, .len = code.len, .fallback = fallback, .plan = plan };
+	*tree = (struct tree){ .start = (uint64_t)at, .head = (uint64_t)at, .len = code.len, .fallback = fallback, .plan = plan };
 }
 
 static bool is_in_tree(const struct tree *tree, uint64_t pc)
@@ -153,7 +153,7 @@ static void check_pointer(void *context, uint64_t pointer, bool is_program)
 
 	if (pointer - tree->start < TREE_MAX)
 		return; /* code, not int3 */
-	tree_run(tree->start, pointer);
+	tree_run(tree->head, pointer);
 	cr_assert(reached.kept_registers, "%#lx: a register changed", (unsigned long)pointer);
 	if (is_in_tree(tree, reached.pc)) {
 		/* The fallback's jump to an address that is no address at all faults where it stands. */
@@ -233,6 +233,31 @@ Test(x86_64_trees, of_every_plan_of_the_runtime_lead_every_program_and_nothing_e
 	set_up();
 	plans_for_each(21, 40, (uint64_t)region + 2 * TREE_MAX, UINT64_C(48) << 20, 64, check_runtime_plan, NULL);
 	plans_for_each(22, 20, (uint64_t)region + 2 * TREE_MAX, UINT64_C(1) << 13, 1, check_runtime_plan, NULL);
+}
+
+Test(x86_64_trees, in_parts_lead_every_program_and_nothing_else_to_itself)
+{
+	static const enum shunt_fallback fallbacks[] = { SHUNT_FALLBACK_JUMP, SHUNT_FALLBACK_RETPOLINE, SHUNT_FALLBACK_LFENCE };
+	uint64_t *programs = malloc(PLANS_MAX * sizeof(*programs));
+	uint64_t seed = 23;
+
+	set_up();
+	for (unsigned i = 0; i < 30; i++) {
+		uint32_t nr = 1 + (uint32_t)(shape_random(&seed) % (i % 8 ? 600 : PLANS_MAX));
+		struct tree tree = { .start = (uint64_t)region, .fallback = fallbacks[i % 3] };
+		struct shunt_code code;
+		struct shunt_plan whole;
+
+		shape_programs(&seed, (uint64_t)region + 2 * TREE_MAX, i % 4 ? UINT64_C(48) << 20 : UINT64_C(1) << 14, i % 4 ? 64 : 1, programs, nr);
+		memset(region, 0xcc, TREE_MAX);
+		shunt_code_init(&code, region, TREE_MAX, (uint64_t)region);
+		tree.head = plans_emit_in_parts(&shunt_target_x86_64, programs, nr, tree.fallback, &seed, &code, &whole);
+		tree.len = code.len;
+		tree.plan = &whole;
+		shape_for_each_pointer(programs, nr, &seed, check_pointer, &tree);
+		free((void *)whole.nodes);
+	}
+	free(programs);
 }
 
 Test(x86_64_trees, are_reached_through_stub_slot_and_c_entry_with_all_arguments_in_place)

@@ -18,12 +18,12 @@
 #define ARG 1000u
 
 static struct shunt_block programs[NR_PROGRAMS];
-static const void *addrs[NR_PROGRAMS];
+static const void *addrs[NR_PROGRAMS], *attached[NR_PROGRAMS];
 
 SHUNT_DISPATCHER_DEFINE(direct_image, uint64_t, (uint64_t arg));
 
-/* Makes every indirect jump of the dispatcher's tree return 0 instead; returns how many there were. */
-static unsigned disable_fallbacks(const struct shunt_dispatcher *d)
+/* Makes every indirect jump of a piece of code return 0 instead; counts them. */
+static int disable_jumps(void *nr, const void *code, size_t len)
 {
 #if defined(__x86_64__)
 	static const unsigned char jump[] = { 0x41, 0xff, 0xe2 }; /* jmp r10 */
@@ -34,21 +34,26 @@ static unsigned disable_fallbacks(const struct shunt_dispatcher *d)
 	static const uint32_t zero[] = { 0xd2800000, 0xd65f03c0 }; /* mov x0, 0; ret */
 	const size_t step = 4;
 #endif
-	struct shunt_dispatcher_stats stats;
 	struct shunt_block block;
-	unsigned nr = 0;
 	char *rw;
 
-	shunt_dispatcher_get_stats(d, &stats);
-	cr_assert_eq(shunt_pack_find(stats.tree, &block, NULL), 0, "%s", shunt_error());
-	rw = (char *)block.rw + ((const char *)stats.tree - (const char *)block.rx);
-	for (size_t i = 0; i + sizeof(jump) <= stats.tree_len; i += step) {
+	cr_assert_eq(shunt_pack_find(code, &block, NULL), 0, "%s", shunt_error());
+	rw = (char *)block.rw + ((const char *)code - (const char *)block.rx);
+	for (size_t i = 0; i + sizeof(jump) <= len; i += step) {
 		if (memcmp(rw + i, jump, sizeof(jump)) == 0) {
 			memcpy(rw + i, zero, sizeof(zero));
-			nr++;
+			++*(unsigned *)nr;
 		}
 	}
 	cr_assert_eq(shunt_pack_finalize(&block, 1), 0);
+	return 0;
+}
+
+static unsigned disable_fallbacks(struct shunt_dispatcher *d)
+{
+	unsigned nr = 0;
+
+	cr_assert_eq(shunt_dispatcher_each_code(d, disable_jumps, &nr), 0);
 	return nr;
 }
 
@@ -64,7 +69,6 @@ static void make_programs(struct shunt_arena *arena)
 static void check_direct(struct shunt_dispatcher *d, uint32_t nr)
 {
 	const void *stub = shunt_dispatcher_stub(d);
-	const void *attached[NR_PROGRAMS / 3];
 
 	for (uint32_t i = 0; i < nr; i++)
 		attached[i] = addrs[3 * i + 1];
@@ -122,4 +126,32 @@ Test(dispatch_direct, programs_attached_more_often_land_as_all_others_do)
 	for (uint32_t i = 0; i < 6; i++)
 		cr_assert_eq(shunt_dispatcher_attach(d, addrs[3 * i + 1]), 0);
 	check_direct(d, 20);
+}
+
+Test(dispatch_direct, one_by_one_as_well_as_all_at_once)
+{
+	enum { NR = NR_PROGRAMS };
+	struct shunt_dispatcher_stats stats;
+	struct shunt_dispatcher *d;
+
+	make_programs(NULL);
+	cr_assert_eq(shunt_dispatcher_create("hook", NULL, &d), 0);
+	/* Every other one at once, a third of the rest one by one, then some of either go. */
+	for (uint32_t i = 0; i < NR / 2; i++)
+		attached[i] = addrs[2 * i];
+	cr_assert_eq(shunt_dispatcher_attach_many(d, attached, NR / 2), 0);
+	for (uint32_t i = 1; i < NR; i += 6)
+		cr_assert_eq(shunt_dispatcher_attach(d, addrs[i]), 0);
+	for (uint32_t i = 0; i < NR; i += 7) {
+		if (i % 2 == 0 || i % 6 == 1)
+			cr_assert_eq(shunt_dispatcher_detach(d, addrs[i]), 0);
+	}
+	shunt_dispatcher_get_stats(d, &stats);
+	cr_assert_gt(stats.nr_parts, 1);
+	cr_assert_geq(disable_fallbacks(d), stats.nr_parts);
+	shunt_read_begin();
+	for (uint32_t i = 0; i < NR; i++)
+		cr_assert_eq(call_stub(shunt_dispatcher_stub(d), ARG, addrs[i]), i % 7 && (i % 2 == 0 || i % 6 == 1) ? ARG + i + 1 : 0,
+			     "program %u", i);
+	shunt_read_end();
 }

@@ -415,7 +415,7 @@ static size_t offset_in_tree(const struct shunt_dispatcher *d, const void *progr
 	const char *tree = stats.tree;
 
 	/* A jump to the program from anywhere in the tree. */
-	for (size_t i = 0; i + 4 <= stats.tree_len; i++) {
+	for (size_t i = 0; i + 4 <= stats.head_len; i++) {
 #if defined(__x86_64__)
 		int32_t disp;
 
@@ -432,6 +432,99 @@ static size_t offset_in_tree(const struct shunt_dispatcher *d, const void *progr
 #endif
 	}
 	return SIZE_MAX;
+}
+
+/* One change after the other in a dispatcher whose tree is in parts; a second one that takes no short cut must agree with it. */
+Test(dispatcher, many_programs_come_and_go_one_by_one_and_every_call_lands)
+{
+	enum { NR = 700, NR_CHANGES = 3000 };
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	static struct shunt_block p[NR];
+	static const void *list[NR];
+	static bool is_there[NR];
+	struct shunt_pack_stats start, end;
+	struct shunt_dispatcher_stats stats;
+	uint32_t nr_there = 0, most_parts = 0, heavy = 1000;
+	uint64_t random = 1;
+
+	for (uint32_t i = 0; i < NR; i++) {
+		p[i] = program(i);
+		list[i] = p[i].rx;
+	}
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(NULL, &start), 0);
+	cr_assert_eq(shunt_dispatcher_attach_many(d, list, NR / 2), 0, "%s", shunt_error());
+	for (nr_there = 0; nr_there < NR / 2; nr_there++)
+		is_there[nr_there] = true;
+	cr_assert_gt(stats_of(d).nr_parts, 1);
+	for (int change = 0; change < NR_CHANGES; change++) {
+		uint32_t i;
+
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		/* First it grows, at its upper end too, then it shrinks below what parts are worth. */
+		i = (uint32_t)(random >> 33) % NR;
+		if (change % 2)
+			i = change < NR_CHANGES / 2 ? (nr_there + (uint32_t)change / 50) % NR : i;
+		if (change == NR_CHANGES / 3)
+			cr_assert_eq(shunt_dispatcher_set_weights(d, &list[is_there[7] ? 7 : i], &heavy, is_there[7]), 0);
+		if (is_there[i] && (change >= NR_CHANGES / 2 || change % 8 == 0)) {
+			cr_assert_eq(shunt_dispatcher_detach(d, list[i]), 0, "%s", shunt_error());
+			is_there[i] = false;
+			nr_there--;
+		} else if (!is_there[i] && change < NR_CHANGES / 2) {
+			cr_assert_eq(shunt_dispatcher_attach(d, list[i]), 0, "%s", shunt_error());
+			is_there[i] = true;
+			nr_there++;
+		}
+		stats = stats_of(d);
+		most_parts = stats.nr_parts > most_parts ? stats.nr_parts : most_parts;
+		cr_assert_eq(stats.nr_programs, nr_there);
+		cr_assert_leq(stats.head_len, stats.tree_len);
+		if (change % 64 && change > 20)
+			continue;
+		for (uint32_t k = 0; k < NR; k++)
+			cr_assert_eq(call(d, 1000, list[k]), 1000 + k);
+	}
+	cr_assert_gt(most_parts, 10);
+	for (uint32_t i = 0; i < NR; i++) {
+		if (!is_there[i])
+			continue;
+		cr_assert_eq(shunt_dispatcher_detach(d, list[i]), 0);
+		cr_assert(--nr_there > 40 || stats_of(d).nr_parts == 0, "%u programs in parts", nr_there);
+	}
+	cr_assert_eq(stats_of(d).tree, stub_target(d));
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(NULL, &end), 0);
+	cr_assert_eq(start.nr_blocks[SHUNT_SEGMENT_CODE], end.nr_blocks[SHUNT_SEGMENT_CODE], "%llu blocks are %llu",
+		     (unsigned long long)start.nr_blocks[SHUNT_SEGMENT_CODE], (unsigned long long)end.nr_blocks[SHUNT_SEGMENT_CODE]);
+}
+
+Test(dispatcher, a_change_of_many_programs_that_fails_leaves_all_as_it_was)
+{
+	enum { NR = 200 };
+	struct shunt_dispatcher *d = make_dispatcher("hook");
+	struct shunt_block p[NR];
+	const void *list[NR];
+	struct shunt_dispatcher_stats before, after;
+
+	for (uint32_t i = 0; i < NR; i++) {
+		p[i] = program(i);
+		list[i] = p[i].rx;
+	}
+	cr_assert_eq(shunt_dispatcher_attach_many(d, list, NR), 0);
+	before = stats_of(d);
+	cr_assert_eq(shunt_dispatcher_attach(d, (void *)(uintptr_t)0x1000), -ERANGE);
+	cr_assert_eq(shunt_dispatcher_attach(d, NULL), -EINVAL);
+	cr_assert_eq(shunt_dispatcher_detach(d, (void *)(uintptr_t)0x1000), -ENOENT);
+	after = stats_of(d);
+	check_same(&before, &after);
+	/* Counts do not touch the tree. */
+	cr_assert_eq(shunt_dispatcher_attach(d, list[5]), 0);
+	cr_assert_eq(shunt_dispatcher_detach(d, list[5]), 0);
+	cr_assert_eq(stats_of(d).nr_patches, before.nr_patches);
+	cr_assert_eq(stats_of(d).nr_programs, NR);
+	for (uint32_t i = 0; i < NR; i++)
+		cr_assert_eq(call(d, 1, p[i].rx), 1 + i);
 }
 
 Test(dispatcher, weights_say_what_is_tested_first_and_stay_until_the_last_detach)

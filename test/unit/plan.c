@@ -58,6 +58,8 @@ static uint32_t walk(const struct shunt_plan *plan, uint64_t pointer, uint32_t *
 			break;
 		case SHUNT_PLAN_OP_FALLBACK:
 			return MISS;
+		case SHUNT_PLAN_OP_PART:
+			cr_assert_fail("a part in a plan of its own");
 		}
 	}
 }
@@ -247,6 +249,45 @@ Test(plan, the_weighted_plan_needs_few_compares_on_average)
 	}
 	cr_assert_leq(sum, total * 22 / 10, "%llu compares in %llu calls", (unsigned long long)sum, (unsigned long long)total);
 	shunt_plan_fini(&plan);
+}
+
+Test(plan, one_in_parts_tests_hot_programs_first_and_is_no_deeper_than_one_piece)
+{
+	enum { NR = 200, NR_PARTS = 5 };
+	static const uint32_t last[NR_PARTS] = { 39, 79, 119, 159, 199 }, hot[2] = { 77, 3 };
+	uint64_t programs[NR], ends[NR_PARTS + 2];
+	uint32_t end_of_part[NR_PARTS], hot_at[2] = { 2, 0 };
+	struct shunt_plan whole, one, head;
+	uint32_t nr_parts = 0;
+
+	fill_programs(programs, NR);
+	cr_assert_eq(shunt_plan_make_whole(programs, NR, hot, 2, last, NR_PARTS, &whole), 0);
+	check_plan(&whole);
+	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, NR, &one), 0);
+	cr_assert_leq(whole.depth, one.depth + 2 + 1);
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(whole.nodes[1 + i].op, SHUNT_PLAN_OP_EQUAL);
+		cr_assert_eq(whole.nodes[1 + i].program, hot[i]);
+	}
+	cr_assert_eq(whole.nodes[3].op, SHUNT_PLAN_OP_RANGE);
+
+	/* The head has the compares above the parts, each part once, in order, and the fallback of its range check. */
+	ends[0] = programs[3];
+	ends[1] = programs[39];
+	ends[2] = programs[77];
+	for (uint32_t i = 1; i < NR_PARTS; i++)
+		ends[2 + i] = programs[last[i]];
+	for (uint32_t i = 0; i < NR_PARTS; i++)
+		end_of_part[i] = i ? 2 + i : 1;
+	cr_assert_eq(shunt_plan_make_head(ends, NR_PARTS + 2, hot_at, 2, end_of_part, NR_PARTS, &head), 0);
+	for (uint32_t i = 0; i < head.nr_nodes; i++)
+		if (head.nodes[i].op == SHUNT_PLAN_OP_PART)
+			cr_assert_eq(head.nodes[i].program, nr_parts++);
+	cr_assert_eq(nr_parts, NR_PARTS);
+	cr_assert_eq(head.nodes[head.nr_nodes - 1].op, SHUNT_PLAN_OP_FALLBACK);
+	shunt_plan_fini(&whole);
+	shunt_plan_fini(&one);
+	shunt_plan_fini(&head);
 }
 
 Test(plan, a_chain_begins_with_the_pivot_that_was_just_compared)
