@@ -117,16 +117,47 @@ static void try_anon(void)
 		munmap(second, 4096);
 }
 
-static const char *not_huge_reason(void)
+/* Private memory that is written first and run later, never both. */
+static void try_toggle(void)
 {
+	size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return;
+	if (mprotect(page, page_size, PROT_READ | PROT_EXEC) != 0)
+		line("  toggle", "written pages may not become executable: %s", strerror(errno));
+	else
+		line("  toggle", "yes");
+	munmap(page, page_size);
+}
+
+static const char *what_seals(enum shunt_backing backing)
+{
+	switch (backing) {
+	case SHUNT_BACKING_SHARED_ANON:
+		return "not sealed: code in this process that can call mprotect could make the rx view writable";
+	case SHUNT_BACKING_TOGGLE:
+		return "one view: a block's own pages are written, then run, never both; not sealed; a page at least for each program";
+	default:
+		return "sealed: the rx view cannot be made writable any more, by anybody";
+	}
+}
+
+static const char *not_huge_reason(const struct shunt_pack_stats *stats)
+{
+	static char text[160];
 	struct utsname system;
 	unsigned major = 0, minor = 0;
 
 	uname(&system);
 	sscanf(system.release, "%u.%u", &major, &minor);
-	if (major < 6 || (major == 6 && minor < 1))
-		return "4 KiB pages: this kernel has no MADV_COLLAPSE (Linux 6.1)";
-	return "4 KiB pages: the kernel collapsed nothing (no free 2 MiB of memory, or built without huge pages for shared memory)";
+	snprintf(text, sizeof(text), "%zu KiB pages: %s", stats->page_size >> 10,
+		 stats->backing == SHUNT_BACKING_TOGGLE ? "programs' pages change one by one" :
+		 stats->page_size > 4096		? "huge pages of this machine are longer than a pack" :
+		 major < 6 || (major == 6 && minor < 1) ? "this kernel has no MADV_COLLAPSE (Linux 6.1)" :
+		 "the kernel collapsed nothing (no free 2 MiB of memory, or built without huge pages for shared memory)");
+	return text;
 }
 
 /* Makes a pack as an engine would, and says what came of it. */
@@ -147,11 +178,9 @@ static bool examine_pack(void)
 		line("backing", "NONE: %s", shunt_error());
 	if (made && shunt_pack_get_stats(arena, &stats) == 0) {
 		line("backing", "%s", shunt_backing_name(stats.backing));
-		more(stats.backing == SHUNT_BACKING_SHARED_ANON ?
-			     "not sealed: code in this process that can call mprotect could make the rx view writable" :
-			     "sealed: the rx view cannot be made writable any more, by anybody");
-		line("pages", "%s", stats.bytes_huge ? "2 MiB, in both views, by MADV_COLLAPSE" : not_huge_reason());
-		if (mprotect(block.rx, 1, PROT_READ | PROT_WRITE) == 0)
+		more(what_seals(stats.backing));
+		line("pages", "%s", stats.bytes_huge ? "2 MiB, in both views, by MADV_COLLAPSE" : not_huge_reason(&stats));
+		if (stats.backing < SHUNT_BACKING_SHARED_ANON && mprotect(block.rx, 1, PROT_READ | PROT_WRITE) == 0)
 			line("seal", "DID NOT HOLD: the rx view could be made writable");
 		shunt_pack_abandon(&block);
 	}
@@ -168,6 +197,7 @@ static void examine_packs_around(void)
 	try_memfd("  memfd exec", MFD_EXEC);
 	try_memfd("  memfd", 0);
 	try_anon();
+	try_toggle();
 	line("vm.memfd_noexec", "%s", file_text("/proc/sys/vm/memfd_noexec", text, sizeof(text)));
 	line("vm.max_map_count", "%s (a pack takes two mappings)", file_text("/proc/sys/vm/max_map_count", text, sizeof(text)));
 	line("THP", "%s", file_text(THP "enabled", text, sizeof(text)));

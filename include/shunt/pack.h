@@ -47,6 +47,7 @@ enum shunt_backing { /* what a pack is made of, best first; the allocator takes 
 	SHUNT_BACKING_MEMFD_EXEC,
 	SHUNT_BACKING_MEMFD,
 	SHUNT_BACKING_SHARED_ANON, /* no file descriptor; the only one under RLIMIT_FSIZE; not sealed */
+	SHUNT_BACKING_TOGGLE,      /* one view, rw == rx: a block's own pages are writable until it is finalized, then executable */
 };
 
 struct shunt_arena_options {
@@ -60,6 +61,12 @@ struct shunt_arena_options {
 	 * Weaker: this process could make such a view writable; a page with a breakpoint shows no longer what is written at rw until
 	 * the block is finalized again or freed, so every block has pages of its own. */
 	bool debug;
+	/*
+	 * One view only, for systems that deny memory a second one (they are given it without asking, and stats say so). A block has whole pages,
+	 * written until shunt_pack_finalize and never after: then they are read and run (rodata: read). No page is writable and executable at
+	 * once, and none that holds a live block changes. Without landing pads' guard, rw views to drop, or huge pages; debug is met by itself.
+	 */
+	bool toggle;
 	/* Small blocks begin at places that cannot be guessed: each run of them lies anywhere in the free room of its pack. */
 	bool random_start;
 };
@@ -90,7 +97,8 @@ SHUNT_API int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment seg
 			       struct shunt_block *out);
 
 /* Makes nr written code blocks runnable on every CPU: cache maintenance on rx and one SYNC_CORE for all of them where the machine
- * needs it (arm64). Returns 0, -EINVAL for a stale or foreign block (then none is published). MT-safe. */
+ * needs it (arm64); where rw == rx their pages become executable, and rodata blocks given here read-only. Returns 0, -EINVAL for a stale
+ * or foreign block (then none is published), mprotect's errors (then those before it are). MT-safe. */
 SHUNT_API int shunt_pack_finalize(const struct shunt_block *blocks, size_t nr);
 
 /* Gives a block back. The caller has made it unreachable for new calls; its bytes become traps after a grace period, and are
@@ -100,14 +108,16 @@ SHUNT_API int shunt_pack_free(const struct shunt_block *block);
 /* As shunt_pack_free, without a grace period: for a block that was never reachable (failure paths). MT-safe. */
 SHUNT_API int shunt_pack_abandon(const struct shunt_block *block);
 
-/* Shrinks a block that was not yet finalized to size bytes; block->len is updated. -EINVAL as for free, or size 0 or larger. */
+/* Shrinks a block that was not yet finalized to size bytes (in whole pages where it has such); block->len is updated. -EINVAL as for free,
+ * or size 0 or larger. */
 SHUNT_API int shunt_pack_shrink(struct shunt_block *block, size_t size);
 
 /*
  * Takes away the rw views of all packs that arena (NULL: the default) has now: their bytes stay what they are, for good, and not even the
  * host can write them any more. Blocks in them run, are found and are freed as before, but what is freed there becomes neither traps nor
  * room until its whole pack is empty. Later blocks go to new packs. Not for an arena with dispatchers, whose stubs are patched as long as
- * they live; the caller writes nothing meanwhile. Errors are mmap's: the packs before the one refused have lost their rw view. MT-safe.
+ * they live; the caller writes nothing meanwhile. Errors are mmap's: the packs before the one refused have lost their rw view; -ENOTSUP where
+ * rw == rx (option toggle). MT-safe.
  */
 SHUNT_API int shunt_arena_drop_rw(struct shunt_arena *arena);
 

@@ -169,7 +169,9 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	arena->hugetlb = options->hugetlb && !options->no_huge;
 	arena->anon = options->anon;
 	arena->guard = !options->no_guard;
-	arena->debug = options->debug;
+	arena->toggle = options->toggle;
+	arena->debug = options->debug && !options->toggle;
+	arena->newest = options->toggle ? SHUNT_BACKING_TOGGLE : SHUNT_BACKING_MEMFD_NOEXEC_SEAL;
 	arena->random_start = options->random_start;
 	/* Of no use to who guesses addresses: the kernel's own, and where there is none the address space's randomness. */
 	if (shunt_sys.getrandom(&arena->random_state, sizeof(arena->random_state), GRND_NONBLOCK) != (ssize_t)sizeof(arena->random_state))
@@ -324,6 +326,45 @@ static uint32_t find_slots(const struct shunt_arena *arena, uint32_t nr)
 	return UINT32_MAX;
 }
 
+/* Two views are denied for good, and none were had before: the arena's packs have one from now on. */
+static bool toggle_from_now_on(struct shunt_arena *arena, const struct shunt_backing_failure *failure)
+{
+	static const int denials[] = { EPERM, EACCES, ENOSYS, EINVAL, EOPNOTSUPP, ENODEV };
+	bool is_denied = false;
+
+	for (size_t i = 0; i < sizeof(denials) / sizeof(denials[0]); i++)
+		is_denied |= failure->err == denials[i];
+	if (!is_denied || arena->toggle || arena->nr_packs[SHUNT_SEGMENT_CODE] || arena->nr_packs[SHUNT_SEGMENT_RODATA])
+		return false;
+	shunt_logf(SHUNT_LOG_WARN, "arena %p: this system denies memory a second view (%s failed: %s); every block has pages of its own, writable until it is finalized",
+		   (void *)arena, failure->step, strerror(failure->err));
+	arena->toggle = true;
+	arena->debug = false;
+	return true;
+}
+
+/* Unused bytes of a new pack. */
+static int fill_new(struct shunt_pack *pack, struct shunt_backing_failure *failure)
+{
+	size_t len = pack->nr_slots * SHUNT_PACK_SIZE;
+	int err;
+
+	if (pack->segment != SHUNT_SEGMENT_CODE)
+		return 0;
+	shunt_target_host()->fill_traps(pack->rw, len);
+	if (!shunt_pack_toggles(pack)) {
+		shunt_machine_sync_caches(pack->rx, pack->rw, len);
+		return 0;
+	}
+	shunt_machine_maintain(pack->rx, pack->rx, len);
+	err = shunt_pack_close_pages(pack, 0, pack->nr_slots * SHUNT_PACK_CHUNKS);
+	if (err) {
+		failure->step = "making a new pack's pages executable";
+		failure->err = -err;
+	}
+	return err;
+}
+
 int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr_slots, struct shunt_pack **out,
 		    struct shunt_backing_failure *failure)
 {
@@ -342,7 +383,7 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 		return -ENOMEM;
 	}
 	spec.rx = arena->base + first * SHUNT_PACK_SIZE;
-	spec.rw = segment == SHUNT_SEGMENT_DATA ? spec.rx : arena->rw_base + first * SHUNT_PACK_SIZE;
+	spec.rw = segment == SHUNT_SEGMENT_DATA || arena->toggle ? spec.rx : arena->rw_base + first * SHUNT_PACK_SIZE;
 	spec.len = nr_slots * SHUNT_PACK_SIZE;
 	spec.exec = segment == SHUNT_SEGMENT_CODE;
 	spec.huge = arena->huge;
@@ -350,9 +391,13 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	spec.anon = arena->anon;
 	spec.guard = arena->guard;
 	spec.debug = arena->debug;
+	spec.toggle = arena->toggle;
 	err = shunt_backing_make(&spec, &pack->made, failure);
 	if (err) {
 		free(pack);
+		/* The caller sees that the arena toggles now, and asks again for whole pages. */
+		if (segment != SHUNT_SEGMENT_DATA)
+			toggle_from_now_on(arena, failure);
 		return err;
 	}
 	pack->arena = arena;
@@ -363,9 +408,12 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	pack->rw = spec.rw;
 	pack->serial = arena->next_serial++;
 	shunt_pack_item_init(pack);
-	if (segment == SHUNT_SEGMENT_CODE) {
-		shunt_target_host()->fill_traps(pack->rw, spec.len);
-		shunt_machine_sync_caches(pack->rx, pack->rw, spec.len);
+	err = fill_new(pack, failure);
+	if (err) {
+		/* Where it cannot be unmapped either, it is mapped over by the next pack. */
+		shunt_backing_unmake(pack->rx, pack->rw, spec.len);
+		free(pack);
+		return err;
 	}
 	shunt_space_init(&pack->space);
 	for (uint32_t slot = first; slot < first + nr_slots; slot++)

@@ -74,6 +74,7 @@ struct shunt_arena {
 	bool anon;
 	bool guard;
 	bool debug;
+	bool toggle;              /* changes once, before the arena's first pack, when the system denies two views */
 	bool random_start;
 	uint64_t random_state;
 	struct shunt_pack **slots; /* owner of each 2 MiB, by range; all slots of a large block name its pack */
@@ -123,6 +124,23 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 		    struct shunt_backing_failure *failure);
 /* For a pack that just became empty: gives it back to the system, or keeps it as the one in reserve. */
 void shunt_pack_retire_empty(struct shunt_pack *pack);
+
+/* Every block of code or rodata has pages of its own. */
+static inline bool shunt_arena_has_whole_pages(const struct shunt_arena *arena)
+{
+	return arena->debug || arena->toggle;
+}
+/* Its code and rodata have one view, in pages that are written first and run later. */
+static inline bool shunt_pack_toggles(const struct shunt_pack *pack)
+{
+	return pack->made.backing == SHUNT_BACKING_TOGGLE && pack->segment != SHUNT_SEGMENT_DATA;
+}
+/* Makes the pages of a block that nobody runs writable, or those of a written one what its segment is. 0, or mprotect's error. Without
+ * effect where there are two views. */
+int shunt_pack_open_pages(struct shunt_pack *pack, uint32_t first, uint32_t nr);
+int shunt_pack_close_pages(struct shunt_pack *pack, uint32_t first, uint32_t nr);
+/* A live block becomes free at once, its bytes as they are. */
+void shunt_pack_take_back(struct shunt_pack *pack, uint32_t first, uint32_t nr);
 
 /* Fills chunks with what unused bytes are: traps, or zeroes; with cache maintenance for code. */
 void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr);

@@ -122,6 +122,11 @@ int shunt_backing_unmake(void *rx, void *rw, size_t len)
 	return 0;
 }
 
+int shunt_backing_protect(void *addr, size_t len, int prot)
+{
+	return shunt_sys.mprotect(addr, len, prot) == 0 ? 0 : -errno;
+}
+
 int shunt_backing_drop_rw(void *rw, size_t len)
 {
 	return vacate(rw, len);
@@ -145,7 +150,7 @@ static int make_private(const struct shunt_backing_spec *spec, struct shunt_back
 
 	if (p == MAP_FAILED)
 		return failed(failure, "mapping private memory");
-	made->backing = SHUNT_BACKING_SHARED_ANON;
+	made->backing = spec->toggle ? SHUNT_BACKING_TOGGLE : SHUNT_BACKING_SHARED_ANON;
 	made->bytes_huge = 0;
 	return 0;
 }

@@ -19,6 +19,7 @@ struct shunt_backing_spec {
 	bool huge;             /* try for 2 MiB pages */
 	bool hugetlb;          /* before all else from the pool of them */
 	bool anon;             /* no memfd */
+	bool toggle;           /* rx == rw all the same: private memory, writable at first */
 	const void *copy_from; /* len bytes that the new memory begins with before it takes the place of rx; NULL: zeroes */
 };
 
@@ -39,6 +40,9 @@ int shunt_backing_make(const struct shunt_backing_spec *spec, struct shunt_backi
 /* Turns both views back into reservations and gives their memory to the system. 0 or a negative errno (then the rx view still
  * is what it was). */
 int shunt_backing_unmake(void *rx, void *rw, size_t len);
+
+/* mprotect: 0 or a negative errno. */
+int shunt_backing_protect(void *addr, size_t len, int prot);
 
 /* Turns the rw view back into a reservation. 0 or a negative errno. */
 int shunt_backing_drop_rw(void *rw, size_t len);

@@ -40,8 +40,8 @@ struct shunt_pack *shunt_pack_at(struct shunt_arena *arena, const void *addr, ui
 	if (offset >= arena->size)
 		return NULL;
 	pack = arena->slots[offset / SHUNT_PACK_SIZE];
-	/* A data pack has nothing at the second address. */
-	if (!pack || (is_rw && pack->segment == SHUNT_SEGMENT_DATA))
+	/* A pack with one view has nothing at the second address. */
+	if (!pack || (is_rw && pack->rw == pack->rx))
 		return NULL;
 	*chunk = (uint32_t)((offset - pack->first_slot * SHUNT_PACK_SIZE) / SHUNT_CHUNK_SIZE);
 	return pack;
@@ -211,12 +211,26 @@ static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t 
 	return *out ? 0 : -ENOMEM;
 }
 
+/* The block that is wanted in chunks, and how it is aligned in chunks, as far as arena lets blocks share pages. */
+static uint32_t shape(const struct shunt_arena *arena, enum shunt_segment segment, size_t size, size_t align, uint32_t *align_chunks)
+{
+	if (shunt_arena_has_whole_pages(arena) && segment != SHUNT_SEGMENT_DATA) {
+		size_t page_size = shunt_machine_page_size();
+
+		size = (size + page_size - 1) & ~(page_size - 1);
+		align = align < page_size ? page_size : align;
+	}
+	*align_chunks = align < SHUNT_CHUNK_SIZE ? 1 : (uint32_t)(align / SHUNT_CHUNK_SIZE);
+	return (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
+}
+
 int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size_t size, size_t align, struct shunt_block *out)
 {
 	struct shunt_backing_failure failure = { 0 };
 	struct shunt_pack *pack = NULL;
 	uint32_t first = 0;
-	uint32_t nr;
+	uint32_t nr, nr_align;
+	bool toggled;
 	int err = 0;
 
 	if (!size)
@@ -234,64 +248,88 @@ int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size
 	}
 	if (size > arena->size)
 		return fail_alloc(arena, size, -ENOMEM, &failure);
-	if (arena->debug) {
-		size_t page_size = shunt_machine_page_size();
-
-		size = (size + page_size - 1) & ~(page_size - 1);
-		align = align < page_size ? page_size : align;
-	}
-	nr = (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
-	align = align < SHUNT_CHUNK_SIZE ? 1 : align / SHUNT_CHUNK_SIZE;
-
 	shunt_arena_lock_mutate(arena);
-	if (nr > SHUNT_PACK_CHUNKS) {
-		err = shunt_pack_make(arena, segment, (nr + SHUNT_PACK_CHUNKS - 1) / SHUNT_PACK_CHUNKS, &pack, &failure);
-		if (err)
-			goto out_unlock;
+	do {
+		toggled = arena->toggle;
+		nr = shape(arena, segment, size, align, &nr_align);
+		if (nr > SHUNT_PACK_CHUNKS)
+			err = shunt_pack_make(arena, segment, (nr + SHUNT_PACK_CHUNKS - 1) / SHUNT_PACK_CHUNKS, &pack, &failure);
+		else
+			err = take(arena, segment, nr, nr_align, &pack, &first, &failure);
+		/* Refused two views, the arena may have become one that does with one. */
+	} while (err && arena->toggle != toggled);
+	if (err)
+		goto out_unlock;
+	if (pack->nr_slots > 1)
 		pack->large_chunks = nr;
-	} else {
-		err = take(arena, segment, nr, (uint32_t)align, &pack, &first, &failure);
-		if (err)
-			goto out_unlock;
-	}
 	if (!pack->nr_live && !pack->nr_dying)
 		arena->nr_empty[segment]--;
 	pack->nr_live++;
 	arena->nr_blocks[segment]++;
 	arena->chunks_used[segment] += nr;
+	err = shunt_pack_open_pages(pack, first, nr);
+	if (err) {
+		failure.step = "making the block's pages writable";
+		failure.err = -err;
+		shunt_pack_take_back(pack, first, nr);
+		goto out_unlock;
+	}
 	shunt_pack_describe(pack, first, nr, out);
 out_unlock:
 	pthread_mutex_unlock(&arena->lock);
 	return err ? fail_alloc(arena, size, err, &failure) : 0;
 }
 
-/* Checks a handle by itself; 0 or the failure. */
-static int check_published(const struct shunt_block *block)
+/* Checks a handle by itself; 0 or the failure. *toggles becomes true where the block's pages are to be closed. */
+static int check_published(const struct shunt_block *block, bool *toggles)
 {
 	struct shunt_pack_ref ref;
 	int err = shunt_pack_lock_block("finalize", block, false, &ref);
 
 	if (err)
 		return err;
+	*toggles |= shunt_pack_toggles(ref.pack);
 	err = shunt_pack_show_written(ref.pack, ref.first, ref.nr);
 	pthread_mutex_unlock(&ref.arena->lock);
 	return err ? shunt_fail(-err, "finalize: what a debugger wrote into block %p stays: madvise failed: %s", block->rx, strerror(-err)) : 0;
 }
 
-int shunt_pack_finalize(const struct shunt_block *blocks, size_t nr)
+/* The written pages of blocks with one view become what they are to be. */
+static int close_written(const struct shunt_block *blocks, size_t nr)
 {
-	int err;
-
-	/* All are checked before the first is touched. The blocks are the caller's, who cannot free them meanwhile. */
 	for (size_t i = 0; i < nr; i++) {
-		err = check_published(&blocks[i]);
+		struct shunt_pack_ref ref;
+		int err = shunt_pack_lock_block("finalize", &blocks[i], false, &ref);
+
 		if (err)
 			return err;
+		err = shunt_pack_close_pages(ref.pack, ref.first, ref.nr);
+		pthread_mutex_unlock(&ref.arena->lock);
+		if (err)
+			return shunt_fail(-err, "finalize: making the pages of block %p executable failed: %s", blocks[i].rx, strerror(-err));
 	}
-	if (!nr || !shunt_machine_needs_finalize())
-		return 0;
-	for (size_t i = 0; i < nr; i++)
-		shunt_machine_sync_caches(blocks[i].rx, blocks[i].rw, blocks[i].len);
+	return 0;
+}
+
+int shunt_pack_finalize(const struct shunt_block *blocks, size_t nr)
+{
+	bool toggles = false;
+	int err = 0;
+
+	/* All are checked before the first is touched. The blocks are the caller's, who cannot free them meanwhile. */
+	for (size_t i = 0; i < nr && !err; i++)
+		err = check_published(&blocks[i], &toggles);
+	if (!err && toggles)
+		err = close_written(blocks, nr);
+	if (err || !nr || !shunt_machine_needs_finalize())
+		return err;
+	for (size_t i = 0; i < nr; i++) {
+		/* Emulators that need more see writes through the address that runs. */
+		if (blocks[i].rx == blocks[i].rw)
+			shunt_machine_maintain(blocks[i].rx, blocks[i].rx, blocks[i].len);
+		else
+			shunt_machine_sync_caches(blocks[i].rx, blocks[i].rw, blocks[i].len);
+	}
 	return shunt_sync_core();
 }
 
@@ -301,6 +339,7 @@ int shunt_pack_shrink(struct shunt_block *block, size_t size)
 	struct shunt_arena *arena;
 	struct shunt_pack *pack;
 	uint32_t first;
+	uint32_t align;
 	uint32_t want;
 	uint32_t nr;
 	int err = shunt_pack_lock_block("shrink", block, true, &ref);
@@ -315,7 +354,7 @@ int shunt_pack_shrink(struct shunt_block *block, size_t size)
 		pthread_mutex_unlock(&arena->lock);
 		return shunt_fail(EINVAL, "shrink to %zu bytes: block %p can only become shorter, down to 1 byte", size, block->rx);
 	}
-	want = (uint32_t)((size + SHUNT_CHUNK_SIZE - 1) / SHUNT_CHUNK_SIZE);
+	want = shape(arena, pack->segment, size, 0, &align);
 	if (want < nr) {
 		shunt_pack_fill_unused(pack, first + want, nr - want);
 		if (pack->nr_slots > 1) {

@@ -37,6 +37,26 @@ static int map_dup(const char *rx, char *fixed_addr, size_t len)
 	return 0;
 }
 
+/* A block with one view does not change while it lives, so a copy shows it as well, and to a fork's child too. */
+static int map_copy(const char *rx, char *fixed_addr, size_t len)
+{
+	void *p = shunt_sys.mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int err;
+
+	if (p == MAP_FAILED)
+		return -errno;
+	memcpy(p, rx, len);
+	err = shunt_backing_protect(p, len, PROT_READ | PROT_EXEC);
+	if (!err) {
+		shunt_machine_maintain(p, p, len);
+		if (shunt_sys.mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, fixed_addr) != MAP_FAILED)
+			return 0;
+		err = -errno;
+	}
+	shunt_sys.munmap(p, len);
+	return err;
+}
+
 int shunt_pack_page_dup(const struct shunt_block *page_block, void *fixed_addr)
 {
 	size_t page_size = shunt_machine_page_size();
@@ -66,7 +86,7 @@ int shunt_pack_page_dup(const struct shunt_block *page_block, void *fixed_addr)
 	dup->rx = page_block->rx;
 	dup->fixed_addr = fixed_addr;
 	dup->len = (ref.nr * SHUNT_CHUNK_SIZE + page_size - 1) & ~(page_size - 1);
-	err = map_dup(dup->rx, dup->fixed_addr, dup->len);
+	err = shunt_pack_toggles(ref.pack) ? map_copy(dup->rx, dup->fixed_addr, dup->len) : map_dup(dup->rx, dup->fixed_addr, dup->len);
 	if (!err) {
 		dup->next = ref.arena->dups;
 		ref.arena->dups = dup;
@@ -109,6 +129,8 @@ int shunt_pack_page_undup(void *fixed_addr)
 /* In a fork's child, after the packs' rx views were replaced: the pages still show the parent's. */
 void shunt_pack_dups_remake(struct shunt_arena *arena)
 {
+	if (arena->toggle)
+		return;
 	for (struct shunt_pack_dup *dup = arena->dups; dup; dup = dup->next) {
 		int err = map_dup(dup->rx, dup->fixed_addr, dup->len);
 

@@ -120,7 +120,7 @@ void shunt_pack_patch_end(void)
 static bool has_shared_packs(void)
 {
 	for (struct shunt_arena *arena = shunt_arena_first(); arena; arena = arena->next)
-		if (arena->nr_packs[SHUNT_SEGMENT_CODE] + arena->nr_packs[SHUNT_SEGMENT_RODATA])
+		if (!arena->toggle && arena->nr_packs[SHUNT_SEGMENT_CODE] + arena->nr_packs[SHUNT_SEGMENT_RODATA])
 			return true;
 	return false;
 }
@@ -132,7 +132,7 @@ static void each_shared_pack(void (*fn)(struct shunt_pack *pack, size_t len))
 			struct shunt_pack *pack = arena->slots[slot];
 
 			/* A frozen pack is private already, or nobody writes there. */
-			if (pack && pack->first_slot == slot && pack->segment != SHUNT_SEGMENT_DATA && !pack->frozen)
+			if (pack && pack->first_slot == slot && pack->rw != pack->rx && !pack->frozen)
 				fn(pack, pack->nr_slots * SHUNT_PACK_SIZE);
 		}
 }

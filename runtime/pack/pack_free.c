@@ -38,6 +38,49 @@ int shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr
 	return -errno;
 }
 
+int shunt_pack_open_pages(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	if (!shunt_pack_toggles(pack))
+		return 0;
+	return shunt_backing_protect(pack->rx + first * SHUNT_CHUNK_SIZE, nr * SHUNT_CHUNK_SIZE, PROT_READ | PROT_WRITE);
+}
+
+int shunt_pack_close_pages(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	int prot = PROT_READ | (pack->segment == SHUNT_SEGMENT_CODE ? PROT_EXEC : 0);
+
+	if (!shunt_pack_toggles(pack))
+		return 0;
+	return shunt_backing_protect(pack->rx + first * SHUNT_CHUNK_SIZE, nr * SHUNT_CHUNK_SIZE, prot);
+}
+
+/* Of a pack with one view, where nobody runs anything in these pages. Unused rodata stays writable, as it began. */
+static void fill_toggled(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	char *p = pack->rx + first * SHUNT_CHUNK_SIZE;
+	size_t len = nr * SHUNT_CHUNK_SIZE;
+	int err = shunt_pack_open_pages(pack, first, nr);
+
+	if (err) {
+		/* What died there can be neither overwritten nor placed over. */
+		shunt_logf(SHUNT_LOG_WARN, "pack %p: nothing new is placed in it until all of it was freed: making dead pages writable failed: %s",
+			   (void *)pack->rx, strerror(-err));
+		if (shunt_pack_is_open(pack))
+			shunt_pack_close(pack->arena, pack->segment);
+		pack->frozen = true;
+		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, 0);
+		return;
+	}
+	if (pack->segment != SHUNT_SEGMENT_CODE) {
+		memset(p, 0, len);
+		return;
+	}
+	shunt_target_host()->fill_traps(p, len);
+	shunt_machine_maintain(p, p, len);
+	/* Where this is refused they are not executable, which stops who comes there as well. */
+	(void)shunt_pack_close_pages(pack, first, nr);
+}
+
 void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr)
 {
 	size_t offset = first * SHUNT_CHUNK_SIZE;
@@ -45,6 +88,10 @@ void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr
 
 	if (pack->frozen)
 		return;
+	if (shunt_pack_toggles(pack)) {
+		fill_toggled(pack, first, nr);
+		return;
+	}
 	if (pack->segment != SHUNT_SEGMENT_CODE) {
 		memset(pack->rw + offset, 0, len);
 		return;
@@ -301,6 +348,10 @@ int shunt_arena_drop_rw(struct shunt_arena *arena)
 	if (err)
 		return err;
 	shunt_arena_lock_mutate(arena);
+	if (arena->toggle) {
+		pthread_mutex_unlock(&arena->lock);
+		return shunt_fail(ENOTSUP, "arena %p has no rw views to take away: finalized code is not writable there", (void *)arena);
+	}
 	for (uint32_t slot = 0; !err && slot < arena->nr_slots; slot++) {
 		struct shunt_pack *pack = arena->slots[slot];
 
@@ -347,6 +398,14 @@ int shunt_pack_free(const struct shunt_block *block)
 	return 0;
 }
 
+void shunt_pack_take_back(struct shunt_pack *pack, uint32_t first, uint32_t nr)
+{
+	count_gone(pack, nr);
+	give_chunks(pack, first, nr, false);
+	place(pack);
+	retire_if_empty(pack);
+}
+
 int shunt_pack_abandon(const struct shunt_block *block)
 {
 	struct shunt_pack_ref ref;
@@ -354,16 +413,13 @@ int shunt_pack_abandon(const struct shunt_block *block)
 
 	if (err)
 		return err;
-	count_gone(ref.pack, ref.nr);
 	shunt_names_forget(block->rx);
 	if (shunt_unwind_is_used()) {
 		shunt_unwind_forget(block->rx);
 		shunt_unwind_settle(ref.pack->rx);
 	}
 	shunt_pack_fill_unused(ref.pack, ref.first, ref.nr);
-	give_chunks(ref.pack, ref.first, ref.nr, false);
-	place(ref.pack);
-	retire_if_empty(ref.pack);
+	shunt_pack_take_back(ref.pack, ref.first, ref.nr);
 	pthread_mutex_unlock(&ref.arena->lock);
 	return 0;
 }

@@ -138,6 +138,8 @@ const char *shunt_backing_name(enum shunt_backing backing)
 		return "memfd";
 	case SHUNT_BACKING_SHARED_ANON:
 		return "shared-anonymous";
+	case SHUNT_BACKING_TOGGLE:
+		return "toggle";
 	}
 	return "unknown";
 }

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: MIT
 """shunt doctor says what the machine gives, and what it does not when that is taken away; shunt packs draws what it placed."""
 
+import ctypes
+import errno
+import os
 import pathlib
 import re
 import resource
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,6 +20,21 @@ SHUNT = sys.argv.pop(1)
 
 def shunt(*arguments, before=None):
     return subprocess.run([SHUNT, *arguments], capture_output=True, text=True, timeout=100, preexec_fn=before)
+
+
+def deny_second_views():
+    """Answers EPERM to memfd_create, and to a mremap that would double a mapping."""
+    memfd_create, mremap = {"x86_64": (319, 25), "aarch64": (279, 216)}[os.uname().machine]
+    allow, deny = 0x7FFF0000, 0x00050000 | errno.EPERM
+    load, jump_equal, give = 0x20, 0x15, 0x06
+    program = [(load, 0, 0, 0), (jump_equal, 4, 0, memfd_create), (jump_equal, 0, 2, mremap), (load, 0, 0, 16 + 8), (jump_equal, 1, 0, 0),
+               (give, 0, 0, allow), (give, 0, 0, deny)]
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    header = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(buffer)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(header))) != 0:
+        print("no filter", file=sys.stderr, flush=True)
 
 
 class Doctor(unittest.TestCase):
@@ -31,6 +50,15 @@ class Doctor(unittest.TestCase):
         self.assertRegex(result.stdout, r"backing +shared-anonymous")
         self.assertIn("not sealed", result.stdout)
         self.assertRegex(result.stdout, r"RLIMIT_FSIZE +1048576 bytes: ")
+
+    def test_where_second_views_are_denied_packs_have_one(self):
+        result = shunt("doctor", before=deny_second_views)
+        if "no filter" in result.stderr:
+            self.skipTest("this system takes no seccomp filter")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertRegex(result.stdout, r"backing +toggle")
+        self.assertRegex(result.stdout, r"shared anonymous +no second view: ")
+        self.assertRegex(result.stdout, r"(?m)^  +toggle +yes")
 
     def test_unknown_arguments_are_refused(self):
         self.assertEqual(shunt("doctor", "now").returncode, 2)

@@ -341,6 +341,7 @@ static const struct shunt_arena_options kinds[] = {
 	{ .size = 16 << 20, .debug = true },
 	{ .size = 16 << 20, .debug = true, .anon = true },
 	{ .size = 16 << 20, .random_start = true },
+	{ .size = 16 << 20, .toggle = true },
 };
 #define NR_ARENA_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
