@@ -59,12 +59,14 @@ if(TARGET filter)
   set_tests_properties(example_filter PROPERTIES LABELS exec PASS_REGULAR_EXPRESSION "[1-9][0-9]* passed 'udp'")
 endif()
 
-# Debian's Lua, its calls of C functions marked, with the passes on and off.
+# Debian's Lua and SQLite, one interface of each marked, with the passes on and off.
 find_program(SHUNT_CLANG_19 clang-19)
-if(SHUNT_CLANG_19 AND TARGET shunt_passes AND NOT SHUNT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
-  add_test(NAME real_lua COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/real/lua.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:shunt_passes>
-    $<TARGET_LINKER_FILE:shunt_shared> ${SHUNT_CLANG_19} ${CMAKE_CURRENT_BINARY_DIR}/real-lua)
-else()
-  add_test(NAME real_lua COMMAND sh -c "echo 'skipped: needs clang-19, no sanitizer and a native build'; exit 77")
-endif()
-set_tests_properties(real_lua PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 600)
+foreach(name lua sqlite)
+  if(SHUNT_CLANG_19 AND TARGET shunt_passes AND NOT SHUNT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    add_test(NAME real_${name} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/real/${name}.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:shunt_passes>
+      $<TARGET_LINKER_FILE:shunt_shared> ${SHUNT_CLANG_19} ${CMAKE_CURRENT_BINARY_DIR}/real-${name})
+  else()
+    add_test(NAME real_${name} COMMAND sh -c "echo 'skipped: needs clang-19, no sanitizer and a native build'; exit 77")
+  endif()
+  set_tests_properties(real_${name} PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 900)
+endforeach()

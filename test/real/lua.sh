@@ -7,21 +7,12 @@
 set -eu
 source=$1 plugin=$2 libshunt=$3 clang=$4 work=$5
 here=$source/test/real
-skip() { echo "skipped: $1"; exit 77; }
+. "$here/source.sh"
 
-command -v apt-get > /dev/null || skip "apt-get is not here to fetch Lua's source"
 command -v objdump > /dev/null || skip "there is no objdump (binutils)"
-mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+mkdir -p "$work"
 cd "$work"
-if ! ls lua5.4_*.orig.tar.* > /dev/null 2>&1; then
-	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-	[ -f $keyring ] || skip "Debian's keyring is not here"
-	echo "deb-src [signed-by=$keyring] http://deb.debian.org/debian bookworm main" > sources.list
-	apt="-o Dir::Etc::sourcelist=$work/sources.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$work/lists -o Dir::Cache=$work/cache
-		-o APT::Sandbox::User=root -o Acquire::http::Timeout=20 -o Acquire::Retries=1"
-	timeout 120 apt-get -qq $apt update > fetch.log 2>&1 && timeout 120 apt-get -qq $apt source --download-only lua5.4 >> fetch.log 2>&1 ||
-		skip "Lua's source could not be fetched ($(tail -n 1 fetch.log))"
-fi
+fetch lua5.4
 rm -rf lua && mkdir lua
 tar xf lua5.4_*.orig.tar.* -C lua --strip-components=1
 
@@ -42,9 +33,9 @@ build off
 build on -fpass-plugin="$plugin"
 
 # The dispatcher's own C entry is one.
-calls() { objdump -d --no-show-raw-insn "$1/liblua_host.so" | grep -cE '(call|jmp|bl?)q? .*<shunt_stub\.lua_c>' || true; }
-echo "calls of the stub: $(calls off) without the passes, $(calls on) with them"
-[ "$(calls on)" -gt "$(calls off)" ]
+off=$(stub_calls off/liblua_host.so lua_c) on=$(stub_calls on/liblua_host.so lua_c)
+echo "calls of the stub: $off without the passes, $on with them"
+[ "$on" -gt "$off" ]
 
 for way in off on; do
 	"$way/lua" "$here/quick.lua" > "$way.out" 2> "$way.err" || { cat "$way.err"; exit 1; }
