@@ -40,6 +40,7 @@ struct shunt_pass {
 	bool failed;       /* out of memory: the module is whole, but not all was done */
 	LLVMTypeRef ptr, i8, i32, i64;
 	struct shunt_rmw_lookups *lookups; /* rmw.c's, while shunt-percpu runs */
+	bool has_armed;                    /* rmw_disarm.c's, likewise */
 };
 
 /* Each handles one call of the module (call, invoke or callbr); it may erase that call, and no other. */

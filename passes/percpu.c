@@ -2,7 +2,7 @@
 /*
  * shunt-percpu: the CPU number, per-CPU variables and map lookups without a function call.
  *
- * Changes calls (not invokes) of shunt_cpu_id, shunt_percpu_this, _of, _add64 and _add32, shunt_map_lookup and shunt_map_lookup_of.
+ * Changes calls (not invokes) of shunt_cpu_id, shunt_percpu_this, _of and _add*, shunt_map_lookup and shunt_map_lookup_of.
  * Everything is straight-line code with select, so that the caller's blocks, attributes and loops stay as they are. Leaves alone
  * what it cannot prove, with a remark.
  */
@@ -194,6 +194,16 @@ static void lower_add32(struct shunt_pass *pass, LLVMValueRef call, const char *
 	lower_add(pass, call, callee, pass->i32);
 }
 
+static void lower_add16(struct shunt_pass *pass, LLVMValueRef call, const char *callee)
+{
+	lower_add(pass, call, callee, LLVMInt16TypeInContext(pass->context));
+}
+
+static void lower_add8(struct shunt_pass *pass, LLVMValueRef call, const char *callee)
+{
+	lower_add(pass, call, callee, pass->i8);
+}
+
 static void lower_lookup(struct shunt_pass *pass, LLVMValueRef call, const char *callee)
 {
 	shunt_pass_lookup(pass, call, callee, false);
@@ -215,6 +225,8 @@ static const struct form {
 	{ "shunt_percpu_of", 2, true, lower_of },
 	{ "shunt_percpu_add64", 2, true, lower_add64 },
 	{ "shunt_percpu_add32", 2, true, lower_add32 },
+	{ "shunt_percpu_add16", 2, true, lower_add16 },
+	{ "shunt_percpu_add8", 2, true, lower_add8 },
 	{ "shunt_map_lookup", 2, true, lower_lookup },
 	{ "shunt_map_lookup_of", 3, true, lower_lookup_of },
 };

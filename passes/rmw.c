@@ -281,7 +281,6 @@ static bool judge_store(struct shunt_pass *pass, LLVMValueRef store, struct upda
 static bool judge_atomic(struct shunt_pass *pass, LLVMValueRef atomic, struct update *out)
 {
 	struct shunt_rmw_place place = shunt_rmw_place_of(pass, LLVMGetOperand(atomic, 0));
-	LLVMTypeRef type = LLVMTypeOf(atomic);
 	enum shunt_rmw_op op;
 
 	if (!shunt_rmw_has_rseq(pass) || judge(pass, place.base, MAX_DEPTH) != THIS_CPU)
@@ -303,7 +302,7 @@ static bool judge_atomic(struct shunt_pass *pass, LLVMValueRef atomic, struct up
 		op = SHUNT_RMW_NONE;
 		break;
 	}
-	if (op == SHUNT_RMW_NONE || LLVMGetFirstUse(atomic) || (type != pass->i32 && type != pass->i64)) {
+	if (op == SHUNT_RMW_NONE || LLVMGetFirstUse(atomic) || !shunt_rmw_has_width(LLVMTypeOf(atomic))) {
 		missed(pass, atomic, "an atomic operation whose result is used, or of this kind, has no restartable form");
 		return false;
 	}
@@ -374,6 +373,7 @@ void shunt_pass_rmw(struct shunt_pass *pass)
 		for (size_t i = 0; i < updates.nr; i++)
 			make_exact(pass, &updates.items[i]);
 	}
+	shunt_rmw_disarm(pass);
 	free(updates.items);
 	free(pass->lookups);
 	pass->lookups = NULL;

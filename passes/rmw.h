@@ -41,6 +41,9 @@ const struct shunt_rmw_lookup *shunt_rmw_find(const struct shunt_pass *pass, LLV
 enum shunt_rmw_op { SHUNT_RMW_ADD, SHUNT_RMW_OR, SHUNT_RMW_AND, SHUNT_RMW_XOR, SHUNT_RMW_NONE };
 const char *shunt_rmw_op_name(enum shunt_rmw_op op);
 
+/* Whether numbers of that type have exact operations. */
+bool shunt_rmw_has_width(LLVMTypeRef type);
+
 /* rmw_match.c. What value (to be stored at place) does to what is there. loads: filled with the loads that it reads there. */
 enum { SHUNT_RMW_MAX_LOADS = 8 };
 struct shunt_rmw_match {
@@ -62,6 +65,12 @@ bool shunt_rmw_is_undisturbed(struct shunt_pass *pass, const struct shunt_rmw_ma
 bool shunt_rmw_has_rseq(const struct shunt_pass *pass);
 void shunt_rmw_emit_rseq(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand);
 void shunt_rmw_emit_atomic(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef pointer, LLVMValueRef operand);
+
+/* rmw_disarm.c. Marks a restartable sequence just built; then, where sequences are marked, clears the thread's rseq_cs on all ways out. */
+void shunt_rmw_mark_armed(struct shunt_pass *pass, LLVMValueRef sequence);
+void shunt_rmw_disarm(struct shunt_pass *pass);
+/* rmw_emit.c: stores 0 to it, at the pass's builder. */
+void shunt_rmw_emit_clear(struct shunt_pass *pass);
 
 /* After all calls of shunt-percpu. */
 void shunt_pass_rmw(struct shunt_pass *pass);

@@ -1,21 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One exact operation in code. With rseq it is a restartable sequence in one inline assembly, the contract of which is that of
- * runtime/percpu/percpu_rseq.h: descriptor stored last before the section, CPU number read inside, the write to memory the last instruction, then
- * 0 stored, so that nothing points into code that may be freed. A thread without rseq uses unit -1 with an atomic operation. Labels are
- * numbers, since LLVM may copy the assembly; what is not executed as a rule lies in a section of its own on x86-64.
+ * One exact operation in code. With rseq it is a restartable sequence in one inline assembly:
+ *
+ *	thread.rseq_cs = &descriptor	last instruction before start
+ *	start:	cpu = thread.cpu_id	read inside, so that a migration restarts with the new number
+ *		if (cpu < 0) goto atomic
+ *		the operation on the copy; its one store is the last instruction
+ *	end:
+ *
+ * What is not executed as a rule lies in a section of its own. An abort goes there to a second sequence, which counts its tries: a
+ * debugger that steps through a sequence aborts it every time. When they are used up the update goes where those of threads without
+ * rseq go: to unit -1, atomically. All that change that unit do so atomically, and nothing was stored before, so it is exact too; sums
+ * include it. The second sequence is what it is so that the first needs no counter.
+ *
+ * rseq_cs goes on pointing to the descriptor until the function is left: see rmw_disarm.c. Labels are numbers, since LLVM may copy the
+ * assembly. Debuggers and binary translators find the sequences of an image by the array of pointers to descriptors, and the ways out of
+ * them other than the end by the exit points, pairs of start and target, as librseq lays them out.
  */
 #include <stdio.h>
 #include <string.h>
 #include "passes/percpu.h"
 #include "passes/rmw.h"
 
-#define DESCRIPTOR                                                                                                                         \
-	".pushsection __rseq_cs, \"aw\"\n"                                                                                                 \
-	".balign 32\n"                                                                                                                     \
-	"73:\n"                                                                                                                            \
+#define TRIES "100"
+
+/* struct rseq_cs of linux/rseq.h: version, flags, start, length, abort. */
+#define DESCRIPTOR(label, start, end, abort)                                                                                               \
+	".balign 32\n" label ":\n"                                                                                                         \
 	".long 0, 0\n"                                                                                                                     \
-	".quad 71f, 72f - 71f, 74f\n"                                                                                                      \
+	".quad " start "f, " end "f - " start "f, " abort "f\n"
+
+/* 71 to 72, 74 on abort: the sequence, with one more way out; 81 to 82, 84: the one that is tried again. */
+#define DESCRIPTORS(way_out)                                                                                                               \
+	".pushsection __rseq_cs, \"aw\"\n" DESCRIPTOR("73", "71", "72", "74") DESCRIPTOR("83", "81", "82", "84") ".popsection\n"           \
+	".pushsection __rseq_cs_ptr_array, \"aw\"\n"                                                                                      \
+	".quad 73b, 83b\n"                                                                                                                 \
+	".popsection\n"                                                                                                                    \
+	".pushsection __rseq_exit_point_array, \"aw\"\n"                                                                                  \
+	".quad 71f, " way_out "f, 81f, 75f\n"                                                                                              \
 	".popsection\n"
 
 _Static_assert(SHUNT_PERCPU_SHIFT == 30, "the assembly has the unit size in its shifts and displacements");
@@ -28,58 +50,73 @@ bool shunt_rmw_has_rseq(const struct shunt_pass *pass)
 	return pass->options->cpu == SHUNT_PASS_CPU_RSEQ || pass->options->cpu == SHUNT_PASS_CPU_RSEQ_AOT;
 }
 
+/* The sequence is marked until shunt_rmw_disarm has seen it. */
 static void call_assembly(struct shunt_pass *pass, LLVMTypeRef type, char *text, const char *constraints, LLVMValueRef *args, unsigned nr)
 {
 	LLVMValueRef assembly =
 		LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
 
-	LLVMBuildCall2(pass->builder, type, assembly, args, nr, "");
+	shunt_rmw_mark_armed(pass, LLVMBuildCall2(pass->builder, type, assembly, args, nr, ""));
 }
 
-/* The thread's struct rseq is at a constant distance from FS, or at one that register $3 holds. */
-static void emit_x86_64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand)
+/* $0 distance of the copy, $1 tries; $2 unit0, $3 operand; the thread's struct rseq is at a constant distance from FS, or at one that $4
+ * holds. */
+static void emit_x86_64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand, unsigned width)
 {
-	bool is_64 = LLVMTypeOf(operand) == pass->i64, is_constant = pass->options->cpu == SHUNT_PASS_CPU_RSEQ;
-	LLVMTypeRef types[] = { pass->ptr, LLVMTypeOf(operand), pass->i64 };
+	static const char suffixes[] = "bwlq", modifiers[] = "bwkq";
+	bool is_constant = pass->options->cpu == SHUNT_PASS_CPU_RSEQ;
+	LLVMTypeRef types[] = { pass->ptr, LLVMTypeOf(operand), pass->i64 }, results[] = { pass->i64, pass->i32 };
+	LLVMTypeRef result = LLVMStructTypeInContext(pass->context, results, 2, 0);
 	LLVMValueRef args[] = { unit0, operand, is_constant ? NULL : shunt_pass_rseq_offset(pass) };
-	unsigned nr = is_constant ? 2 : 3;
-	char cpu_id[40], rseq_cs[40], update[32], text[1024];
+	unsigned nr = is_constant ? 2 : 3, size = (unsigned)__builtin_ctz(width / 8);
+	char cpu_id[40], rseq_cs[40], update[32], constraints[96], text[2048];
 
 	if (is_constant) {
 		snprintf(cpu_id, sizeof(cpu_id), "%%fs:%lld", (long long)pass->options->cpu_offset);
 		snprintf(rseq_cs, sizeof(rseq_cs), "%%fs:%lld", (long long)pass->options->cpu_offset + 4);
 	} else {
-		snprintf(cpu_id, sizeof(cpu_id), "%%fs:4($3)");
-		snprintf(rseq_cs, sizeof(rseq_cs), "%%fs:8($3)");
+		snprintf(cpu_id, sizeof(cpu_id), "%%fs:4($4)");
+		snprintf(rseq_cs, sizeof(rseq_cs), "%%fs:8($4)");
 	}
-	snprintf(update, sizeof(update), "%s%s ${2:%s}", x86_64_ops[op], is_64 ? "q" : "l", is_64 ? "q" : "k");
+	snprintf(update, sizeof(update), "%s%c ${3:%c}", x86_64_ops[op], suffixes[size], modifiers[size]);
 	snprintf(text, sizeof(text),
-		 DESCRIPTOR
-		 "70:\n"
+		 DESCRIPTORS("75")
 		 "leaq 73b(%%rip), $0\n"
 		 "movq $0, %s\n"
 		 "71:\n"
 		 "movslq %s, $0\n"
 		 "shlq $$30, $0\n" /* keeps the sign, and tells it */
 		 "js 75f\n"
-		 "%s, ($1, $0)\n"
+		 "%s, ($2, $0)\n"
 		 "72:\n"
-		 "movq $$0, %s\n"
-		 "76:\n"
 		 ".pushsection __rseq_failure, \"ax\"\n"
 		 ".byte 0x0f, 0xb9, 0x3d\n" /* ud1, which keeps disassembly in step with the signature */
 		 ".long 0x53053053\n"
 		 "74:\n"
-		 "jmp 70b\n"
+		 "movl $$" TRIES ", ${1:k}\n"
+		 "77:\n"
+		 "leaq 83b(%%rip), $0\n"
+		 "movq $0, %s\n"
+		 "81:\n"
+		 "movslq %s, $0\n"
+		 "shlq $$30, $0\n"
+		 "js 75f\n"
+		 "%s, ($2, $0)\n"
+		 "82:\n"
+		 "jmp 72b\n"
+		 ".byte 0x0f, 0xb9, 0x3d\n"
+		 ".long 0x53053053\n"
+		 "84:\n"
+		 "decl ${1:k}\n"
+		 "jnz 77b\n"
 		 "75:\n"
-		 "movq $$0, %s\n"
-		 "lock; %s, -0x40000000($1)\n"
-		 "jmp 76b\n"
+		 "lock; %s, -0x40000000($2)\n"
+		 "jmp 72b\n"
 		 ".popsection\n",
-		 rseq_cs, cpu_id, update, rseq_cs, rseq_cs, update);
-	call_assembly(pass, LLVMFunctionType(pass->i64, types, nr, 0), text,
-		      is_constant ? "=&r,r,r,~{memory},~{dirflag},~{fpsr},~{flags}" : "=&r,r,r,r,~{memory},~{dirflag},~{fpsr},~{flags}", args,
-		      nr);
+		 rseq_cs, cpu_id, update, rseq_cs, cpu_id, update, update);
+	snprintf(constraints, sizeof(constraints), "=&r,=&r,r,r%s%s,~{memory},~{dirflag},~{fpsr},~{flags}", width == 64 ? "e" : "i",
+		 is_constant ? "" : ",r");
+	call_assembly(pass, LLVMFunctionType(result, types, nr, 0), text, constraints, args, nr);
 }
 
 static LLVMValueRef arm64_area(struct shunt_pass *pass)
@@ -94,55 +131,106 @@ static LLVMValueRef arm64_area(struct shunt_pass *pass)
 	return LLVMBuildGEP2(pass->builder, pass->i8, thread, &offset, 1, "");
 }
 
-/* $0 address, $1 number, $2 success; $3 unit0, $4 operand, $5 struct rseq. */
-static void emit_arm64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand)
+/*
+ * $0 address, $1 number, $2 tries and success; $3 unit0, $4 operand, $5 struct rseq. The steps out of line begin beside the sequence: a
+ * test of one bit reaches no other section.
+ */
+static void emit_arm64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand, unsigned width)
 {
-	const char *w = LLVMTypeOf(operand) == pass->i64 ? "x" : "w", *name = arm64_ops[op];
+	static const char *const suffixes[] = { "b", "h", "", "" };
+	const char *w = width == 64 ? "x" : "w", *name = arm64_ops[op], *s = suffixes[__builtin_ctz(width / 8)];
 	LLVMTypeRef types[] = { pass->ptr, LLVMTypeOf(operand), pass->ptr };
 	LLVMTypeRef results[] = { pass->i64, pass->i64, pass->i32 };
 	LLVMTypeRef result = LLVMStructTypeInContext(pass->context, results, 3, 0);
 	LLVMValueRef args[] = { unit0, operand, arm64_area(pass) };
-	char text[1024];
+	char update[128], text[2048];
 
+	snprintf(update, sizeof(update),
+		 "ldr%s ${1:%s}, [$0]\n"
+		 "%s ${1:%s}, ${1:%s}, ${4:%s}\n"
+		 "str%s ${1:%s}, [$0]\n",
+		 s, w, name, w, w, w, s, w);
 	snprintf(text, sizeof(text),
-		 DESCRIPTOR
-		 "70:\n"
+		 DESCRIPTORS("78")
 		 "adrp $0, 73b\n"
 		 "add $0, $0, :lo12:73b\n"
 		 "str $0, [$5, #8]\n"
 		 "71:\n"
 		 "ldrsw $0, [$5, #4]\n"
-		 "tbnz $0, #63, 75f\n"
+		 "tbnz $0, #63, 78f\n"
 		 "add $0, $3, $0, lsl #30\n"
-		 "ldr ${1:%s}, [$0]\n"
-		 "%s ${1:%s}, ${1:%s}, ${4:%s}\n"
-		 "str ${1:%s}, [$0]\n"
+		 "%s"
 		 "72:\n"
-		 "str xzr, [$5, #8]\n"
 		 "b 76f\n"
+		 "78:\n"
+		 "b 75f\n"
 		 ".inst 0xd428bc00\n"
 		 "74:\n"
-		 "b 70b\n"
+		 "b 79f\n"
+		 "76:\n"
+		 ".pushsection __rseq_failure, \"ax\"\n"
+		 ".balign 4\n"
+		 "79:\n"
+		 "mov ${2:w}, #" TRIES "\n"
+		 "77:\n"
+		 "adrp $0, 83b\n"
+		 "add $0, $0, :lo12:83b\n"
+		 "str $0, [$5, #8]\n"
+		 "81:\n"
+		 "ldrsw $0, [$5, #4]\n"
+		 "tbnz $0, #63, 75f\n"
+		 "add $0, $3, $0, lsl #30\n"
+		 "%s"
+		 "82:\n"
+		 "b 76b\n"
+		 ".inst 0xd428bc00\n"
+		 "84:\n"
+		 "subs ${2:w}, ${2:w}, #1\n"
+		 "b.ne 77b\n"
 		 "75:\n"
-		 "str xzr, [$5, #8]\n"
 		 "mov $0, #0x40000000\n"
 		 "sub $0, $3, $0\n"
-		 "77:\n"
-		 "ldxr ${1:%s}, [$0]\n"
+		 "85:\n"
+		 "ldxr%s ${1:%s}, [$0]\n"
 		 "%s ${1:%s}, ${1:%s}, ${4:%s}\n"
-		 "stxr ${2:w}, ${1:%s}, [$0]\n"
-		 "cbnz ${2:w}, 77b\n"
-		 "76:\n",
-		 w, name, w, w, w, w, w, name, w, w, w, w);
+		 "stxr%s ${2:w}, ${1:%s}, [$0]\n"
+		 "cbnz ${2:w}, 85b\n"
+		 "b 76b\n"
+		 ".popsection\n",
+		 update, update, s, w, name, w, w, w, s, w);
 	call_assembly(pass, LLVMFunctionType(result, types, 3, 0), text, "=&r,=&r,=&r,r,r,r,~{memory},~{cc}", args, 3);
+}
+
+/* Volatile: it stays where it is among the sequences. */
+void shunt_rmw_emit_clear(struct shunt_pass *pass)
+{
+	LLVMValueRef pointer, store, offset = LLVMConstInt(pass->i64, 8, 0); /* of rseq_cs in struct rseq, linux/rseq.h */
+
+	if (pass->arm64) {
+		pointer = LLVMBuildGEP2(pass->builder, pass->i8, arm64_area(pass), &offset, 1, "");
+	} else {
+		if (pass->options->cpu == SHUNT_PASS_CPU_RSEQ)
+			offset = LLVMConstInt(pass->i64, (unsigned long long)pass->options->cpu_offset + 4, 1);
+		else
+			offset = LLVMBuildAdd(pass->builder, shunt_pass_rseq_offset(pass), offset, "");
+		pointer = LLVMBuildIntToPtr(pass->builder, offset, LLVMPointerTypeInContext(pass->context, 257), "");
+	}
+	store = LLVMBuildStore(pass->builder, LLVMConstNull(pass->i64), pointer);
+	LLVMSetAlignment(store, 8);
+	LLVMSetVolatile(store, 1);
 }
 
 void shunt_rmw_emit_rseq(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand)
 {
+	unsigned width = LLVMGetIntTypeWidth(LLVMTypeOf(operand));
+
+	/* Registers have 32 bits at least. */
+	if (width < 32)
+		operand = LLVMBuildZExt(pass->builder, operand, pass->i32, "");
 	if (pass->arm64)
-		emit_arm64(pass, op, unit0, operand);
+		emit_arm64(pass, op, unit0, operand, width);
 	else
-		emit_x86_64(pass, op, unit0, operand);
+		emit_x86_64(pass, op, unit0, operand, width);
 }
 
 void shunt_rmw_emit_atomic(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef pointer, LLVMValueRef operand)

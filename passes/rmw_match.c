@@ -15,6 +15,13 @@ static unsigned width_of(LLVMValueRef value)
 	return LLVMGetTypeKind(type) == LLVMIntegerTypeKind ? LLVMGetIntTypeWidth(type) : 0;
 }
 
+bool shunt_rmw_has_width(LLVMTypeRef type)
+{
+	unsigned width = LLVMGetTypeKind(type) == LLVMIntegerTypeKind ? LLVMGetIntTypeWidth(type) : 0;
+
+	return width == 8 || width == 16 || width == 32 || width == 64;
+}
+
 /* Without casts that leave the low `width` bits as they are. */
 static LLVMValueRef strip_casts(LLVMValueRef value, unsigned width)
 {
@@ -199,8 +206,8 @@ bool shunt_rmw_match_value(struct shunt_pass *pass, LLVMValueRef value, struct s
 	struct visit v = { pass, out, width_of(value) };
 
 	*out = (struct shunt_rmw_match){ .op = SHUNT_RMW_NONE };
-	if (v.width != 32 && v.width != 64)
-		return refuse(out, "only 32 and 64 bits have an exact form");
+	if (!shunt_rmw_has_width(LLVMTypeOf(value)))
+		return refuse(out, "only 8, 16, 32 and 64 bits have an exact form");
 	return visit(&v, value, place, MAX_DEPTH);
 }
 

@@ -50,6 +50,8 @@ SHUNT_API uint32_t shunt_nr_cpus(void);
 /* Add v to this CPU's copy of the naturally aligned counter p: exact whatever migrates or preempts. MT-safe. */
 SHUNT_API void shunt_percpu_add64(void *p, uint64_t v);
 SHUNT_API void shunt_percpu_add32(void *p, uint32_t v);
+SHUNT_API void shunt_percpu_add16(void *p, uint16_t v);
+SHUNT_API void shunt_percpu_add8(void *p, uint8_t v);
 
 /* ---- maps ----------------------------------------------------------------------------------------------------- */
 

@@ -31,7 +31,8 @@
 	X(round) X(roundf) X(roundeven) X(roundevenf) X(fma) X(fmaf) X(fmin) X(fminf) X(fmax) X(fmaxf) X(pow) X(powf) X(exp) X(expf) \
 	X(exp2) X(exp2f) X(log) X(logf) X(log2) X(log2f) X(log10) X(log10f) X(sin) X(sinf) X(cos) X(cosf) X(ldexp) X(ldexpf)
 #define SHUNT_FUNCTIONS(X) \
-	X(shunt_cpu_id) X(shunt_percpu_this) X(shunt_percpu_of) X(shunt_nr_cpus) X(shunt_percpu_add64) X(shunt_percpu_add32) \
+	X(shunt_cpu_id) X(shunt_percpu_this) X(shunt_percpu_of) X(shunt_nr_cpus) \
+	X(shunt_percpu_add64) X(shunt_percpu_add32) X(shunt_percpu_add16) X(shunt_percpu_add8) \
 	X(shunt_map_lookup) X(shunt_map_lookup_of) X(shunt_map_find_percpu) X(shunt_map_find_hash) X(shunt_map_update) X(shunt_map_delete)
 
 #define DECLARE(name) void jit_libgcc_##name(void) __asm__(#name);

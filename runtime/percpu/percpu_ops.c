@@ -29,19 +29,17 @@ static void *copy_for_atomics(void *p)
 	return shunt_cpu_copy(p, unit < 0 ? -1 : unit);
 }
 
-void shunt_percpu_add64(void *p, uint64_t v)
-{
-	if (has_rseq() && percpu_rseq_add64(__rseq_offset, p, v))
-		return;
-	__atomic_fetch_add((uint64_t *)copy_for_atomics(p), v, __ATOMIC_RELAXED);
-}
-
-void shunt_percpu_add32(void *p, uint32_t v)
-{
-	if (has_rseq() && percpu_rseq_add32(__rseq_offset, p, v))
-		return;
-	__atomic_fetch_add((uint32_t *)copy_for_atomics(p), v, __ATOMIC_RELAXED);
-}
+#define DEFINE_ADD(bits)                                                                                                                   \
+	void shunt_percpu_add##bits(void *p, uint##bits##_t v)                                                                             \
+	{                                                                                                                                  \
+		if (has_rseq() && percpu_rseq_add##bits(__rseq_offset, p, v))                                                              \
+			return;                                                                                                            \
+		__atomic_fetch_add((uint##bits##_t *)copy_for_atomics(p), v, __ATOMIC_RELAXED);                                            \
+	}
+DEFINE_ADD(64)
+DEFINE_ADD(32)
+DEFINE_ADD(16)
+DEFINE_ADD(8)
 
 uint64_t shunt_percpu_cmpxchg64(void *p, uint64_t expected, uint64_t v)
 {

@@ -29,7 +29,8 @@
 #define RSEQ_TEXT(x) RSEQ_TEXT_(x)
 
 /* struct rseq_cs of linux/rseq.h: version, flags, start, length, abort. Writable: it holds addresses, which the dynamic linker relocates.
- * The array of pointers to descriptors is how debuggers and binary translators find the sequences of an image. */
+ * The array of pointers to descriptors is how debuggers and binary translators find the sequences of an image; exit points, pairs of
+ * start and target, are the ways out of them other than the end, where a debugger that steps over a sequence waits too. */
 #define RSEQ_DESCRIPTOR                                                                                                                    \
 	".pushsection __rseq_cs, \"aw\"\n\t"                                                                                               \
 	".balign 32\n"                                                                                                                     \
@@ -39,6 +40,9 @@
 	".popsection\n\t"                                                                                                                  \
 	".pushsection __rseq_cs_ptr_array, \"aw\"\n\t"                                                                                     \
 	".quad 3b\n\t"                                                                                                                     \
+	".popsection\n\t"                                                                                                                  \
+	".pushsection __rseq_exit_point_array, \"aw\"\n\t"                                                                                 \
+	".quad 1f, 5f\n\t"                                                                                                                 \
 	".popsection\n"
 
 #if defined(__x86_64__)
@@ -73,6 +77,8 @@
 #define RSEQ_HERE "(%[p], %[at])"
 #define RSEQ_ADD64 "addq %[v], " RSEQ_HERE "\n"
 #define RSEQ_ADD32 "addl %[v], " RSEQ_HERE "\n"
+#define RSEQ_ADD16 "addw %[v], " RSEQ_HERE "\n"
+#define RSEQ_ADD8 "addb %[v], " RSEQ_HERE "\n"
 #define RSEQ_SUM
 #define RSEQ_EXCHANGE                                                                                                                      \
 	"movq " RSEQ_HERE ", %[old]\n\t"                                                                                                   \
@@ -115,14 +121,14 @@
 			 : "memory", "cc")
 
 /* Load, operation and store are three instructions; an interruption before the store restarts all of them. */
-#define RSEQ_ADD64                                                                                                                         \
-	"ldr %x[sum], [%[at]]\n\t"                                                                                                         \
-	"add %x[sum], %x[sum], %x[v]\n\t"                                                                                                  \
-	"str %x[sum], [%[at]]\n"
-#define RSEQ_ADD32                                                                                                                         \
-	"ldr %w[sum], [%[at]]\n\t"                                                                                                         \
-	"add %w[sum], %w[sum], %w[v]\n\t"                                                                                                  \
-	"str %w[sum], [%[at]]\n"
+#define RSEQ_ADD(suffix, register)                                                                                                         \
+	"ldr" suffix " %" register "[sum], [%[at]]\n\t"                                                                                    \
+	"add %" register "[sum], %" register "[sum], %" register "[v]\n\t"                                                                \
+	"str" suffix " %" register "[sum], [%[at]]\n"
+#define RSEQ_ADD64 RSEQ_ADD("", "x")
+#define RSEQ_ADD32 RSEQ_ADD("", "w")
+#define RSEQ_ADD16 RSEQ_ADD("h", "w")
+#define RSEQ_ADD8 RSEQ_ADD("b", "w")
 #define RSEQ_SUM , [sum] "=&r"((uint64_t){0})
 #define RSEQ_EXCHANGE                                                                                                                      \
 	"ldr %[old], [%[at]]\n\t"                                                                                                          \
@@ -142,23 +148,19 @@
 #define RSEQ_COMMA ,
 
 /* All return false, and nothing was done, for a thread without rseq or after RSEQ_TRIES aborts. */
-static inline bool percpu_rseq_add64(int64_t area, void *p, uint64_t v)
-{
-	uint32_t tries = RSEQ_TRIES;
-	int64_t at;
-
-	RSEQ_OPERATION(RSEQ_ADD64, RSEQ_SUM, [v] "r"(v));
-	return tries;
-}
-
-static inline bool percpu_rseq_add32(int64_t area, void *p, uint32_t v)
-{
-	uint32_t tries = RSEQ_TRIES;
-	int64_t at;
-
-	RSEQ_OPERATION(RSEQ_ADD32, RSEQ_SUM, [v] "r"(v));
-	return tries;
-}
+#define RSEQ_DEFINE_ADD(bits)                                                                                                              \
+	static inline bool percpu_rseq_add##bits(int64_t area, void *p, uint##bits##_t v)                                                  \
+	{                                                                                                                                  \
+		uint32_t tries = RSEQ_TRIES;                                                                                               \
+		int64_t at;                                                                                                                \
+                                                                                                                                           \
+		RSEQ_OPERATION(RSEQ_ADD##bits, RSEQ_SUM, [v] "r"(v));                                                                      \
+		return tries;                                                                                                              \
+	}
+RSEQ_DEFINE_ADD(64)
+RSEQ_DEFINE_ADD(32)
+RSEQ_DEFINE_ADD(16)
+RSEQ_DEFINE_ADD(8)
 
 /* Stores v where *old is found; *old becomes what was found. */
 static inline bool percpu_rseq_exchange64(int64_t area, void *p, uint64_t *old, uint64_t v)

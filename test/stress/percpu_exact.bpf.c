@@ -9,7 +9,9 @@ struct record {
 	__u64 packets;
 	__u64 bytes;
 	__u32 small;
-	__u32 flags;
+	__u16 smaller;
+	__u8 smallest;
+	__u8 flags;
 };
 
 struct {
@@ -46,6 +48,26 @@ int count_array(struct xdp_md *ctx)
 		record->packets++;
 		record->bytes += 2;
 		record->small += 3;
+		record->smaller += 5;
+		record->smallest += 7;
+	}
+	return XDP_PASS;
+}
+
+/* The same with nothing between one update and the next, and few of them: for whoever goes through it step by step. */
+SEC("xdp")
+int count_few(struct xdp_md *ctx)
+{
+	for (__u32 key = 0; key < 4; key++) {
+		struct record *record = bpf_map_lookup_elem(&array, &key);
+
+		if (!record)
+			return XDP_ABORTED;
+		record->packets++;
+		record->bytes += 2;
+		record->small += 3;
+		record->smaller += 5;
+		record->smallest += 7;
 	}
 	return XDP_PASS;
 }

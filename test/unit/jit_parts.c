@@ -91,6 +91,7 @@ Test(jit_symbols, every_function_of_the_abi_has_an_address)
 {
 	static const char *const names[] = {
 		"shunt_cpu_id", "shunt_percpu_this", "shunt_percpu_of", "shunt_nr_cpus", "shunt_percpu_add64", "shunt_percpu_add32",
+		"shunt_percpu_add16", "shunt_percpu_add8",
 		"shunt_map_lookup", "shunt_map_lookup_of", "shunt_map_find_percpu", "shunt_map_find_hash", "shunt_map_update", "shunt_map_delete",
 	};
 

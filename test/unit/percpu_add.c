@@ -86,6 +86,8 @@ Test(percpu_add, eight_threads_lose_no_32_bit_increment_and_touch_no_neighbour)
 Test(percpu_add, values_wrap_and_subtract)
 {
 	uint32_t sum = 0;
+	uint16_t half = 0;
+	uint8_t byte = 0, low = 0;
 
 	cr_assert_eq(shunt_percpu_alloc(8, 0, (void **)&counter64), 0);
 	shunt_percpu_add64(counter64, 0x123456789abcdef0);
@@ -97,6 +99,20 @@ Test(percpu_add, values_wrap_and_subtract)
 	for (uint32_t cpu = 0; cpu < shunt_nr_cpus(); cpu++)
 		sum += *(uint32_t *)shunt_percpu_of(counter32, cpu);
 	cr_assert_eq(sum, 3);
+	for (int i = 0; i < 4; i++) {
+		shunt_percpu_add16((char *)counter32 + 2, 0x4001);
+		shunt_percpu_add8((char *)counter32 + 1, 0x41);
+	}
+	for (uint32_t cpu = 0; cpu < shunt_nr_cpus(); cpu++) {
+		unsigned char *copy = shunt_percpu_of(counter32, cpu);
+
+		low += copy[0];
+		byte += copy[1];
+		half += *(uint16_t *)(copy + 2);
+	}
+	cr_assert_eq(half, 4);
+	cr_assert_eq(byte, 4);
+	cr_assert_eq(low, 3, "a carry, or an update of the neighbour");
 	shunt_percpu_free(counter32);
 	shunt_percpu_free(counter64);
 }
@@ -123,13 +139,22 @@ Test(percpu_add, the_sequence_adds_to_the_copy_that_the_area_names_and_clears_it
 		cr_assert(percpu_rseq_add32(area, counter64, 0xffffffff));
 		cr_assert_eq(*copy, 0x100000001);
 		cr_assert_eq(fake.rseq_cs, 0);
+		cr_assert(percpu_rseq_add16(area, (char *)counter64 + 4, 0xffff));
+		cr_assert_eq(*copy, 1);
+		cr_assert(percpu_rseq_add8(area, counter64, 0xff));
+		cr_assert_eq(*copy, 0);
+		cr_assert(percpu_rseq_add8(area, (char *)counter64 + 7, 5));
+		cr_assert_eq(*copy, UINT64_C(5) << 56);
+		cr_assert_eq(fake.rseq_cs, 0);
 	}
 	for (fake.cpu_id = -2; fake.cpu_id < 0; fake.cpu_id++) {
 		cr_assert_not(percpu_rseq_add64(area, counter64, 1));
 		cr_assert_not(percpu_rseq_add32(area, counter64, 1));
+		cr_assert_not(percpu_rseq_add16(area, counter64, 1));
+		cr_assert_not(percpu_rseq_add8(area, counter64, 1));
 		cr_assert_eq(fake.rseq_cs, 0);
 	}
-	cr_assert_eq(shunt_percpu_sum64(counter64), (uint64_t)shunt_nr_cpus() * 0x100000001, "something was written without a CPU");
+	cr_assert_eq(shunt_percpu_sum64(counter64), (uint64_t)shunt_nr_cpus() * (UINT64_C(5) << 56), "something was written without a CPU");
 	shunt_percpu_free(counter64);
 }
 

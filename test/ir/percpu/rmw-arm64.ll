@@ -12,6 +12,7 @@ declare ptr @shunt_map_lookup(ptr, ptr)
 ; CHECK: [[AREA:%.*]] = getelementptr i8, ptr %thread{{.*}}, i64 -32
 ; CHECK: call { i64, i64, i32 } asm sideeffect
 ; CHECK-SAME: i64 5, ptr [[AREA]])
+; CODE-LABEL: <add>:
 ; CODE: TPIDR_EL0
 ; CODE: adrp [[CPU:x[0-9]+]]
 ; CODE: add [[CPU]], [[CPU]], #0x0
@@ -22,14 +23,33 @@ declare ptr @shunt_map_lookup(ptr, ptr)
 ; CODE-NEXT: ldr [[SUM:x[0-9]+]], {{\[}}[[CPU]]]
 ; CODE-NEXT: add [[SUM]], [[SUM]]
 ; CODE-NEXT: str [[SUM]], {{\[}}[[CPU]]]
-; CODE-NEXT: str xzr, {{\[}}[[RSEQ]], #0x8]
 ; CODE-NEXT: b 0x
-; CODE-NEXT: brk #0x45e0
 ; CODE-NEXT: b 0x
-; CODE-NEXT: str xzr, {{\[}}[[RSEQ]], #0x8]
+; CODE: brk #0x45e0
+; CODE-NEXT: b 0x
+; CODE: stur xzr, [{{x[0-9]+}}, #-0x18]
+; CODE: ret
+; CODE-LABEL: <narrow>:
+; CODE: ldrh
+; CODE: strh
+; CODE: ldrb
+; CODE: strb
+; CODE-LABEL: section __rseq_failure:
+; CODE: mov [[TRIES:w[0-9]+]], #0x64
+; CODE: ldrsw [[CPU]], {{\[}}[[RSEQ]], #0x4]
+; CODE-NEXT: tbnz [[CPU]], #0x3f
+; CODE: str [[SUM]], {{\[}}[[CPU]]]
+; CODE-NEXT: b 0x
+; CODE: brk #0x45e0
+; CODE-NEXT: subs [[TRIES]], [[TRIES]], #0x1
+; CODE-NEXT: b.ne 0x
 ; CODE-NEXT: mov [[CPU]], #0x40000000
 ; CODE: ldxr
-; CODE: stxr
+; CODE: stxr [[TRIES]]
+; CODE: ldxrh
+; CODE: stxrh
+; CODE: ldxrb
+; CODE: stxrb
 ; RELOC: __rseq_cs
 ; RELOC: R_AARCH64_ABS64
 define void @add(ptr %key) {
@@ -37,5 +57,17 @@ define void @add(ptr %key) {
   %v = load i64, ptr %p
   %v1 = add i64 %v, 5
   store i64 %v1, ptr %p
+  ret void
+}
+
+define void @narrow(ptr %key, i16 %x) {
+  %p = call ptr @shunt_map_lookup(ptr @counts, ptr %key)
+  %p2 = getelementptr i8, ptr %p, i64 3
+  %v = load i16, ptr %p
+  %v1 = or i16 %v, %x
+  store i16 %v1, ptr %p
+  %w = load i8, ptr %p2
+  %w1 = add i8 %w, 1
+  store i8 %w1, ptr %p2
   ret void
 }

@@ -69,13 +69,13 @@ define void @cut(ptr %key) {
   ret void
 }
 
-; REMARK: Function: {{.*}}narrow
-; REMARK: 32 and 64 bits
-define void @narrow(ptr %key) {
+; REMARK: Function: {{.*}}odd
+; REMARK: 8, 16, 32 and 64 bits
+define void @odd(ptr %key) {
   %p = call ptr @shunt_map_lookup(ptr @counts, ptr %key)
-  %v = load i8, ptr %p
-  %v1 = add i8 %v, 1
-  store i8 %v1, ptr %p
+  %v = load i24, ptr %p
+  %v1 = add i24 %v, 1
+  store i24 %v1, ptr %p
   ret void
 }
 

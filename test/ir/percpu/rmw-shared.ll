@@ -11,12 +11,12 @@ declare ptr @shunt_map_lookup(ptr, ptr)
 ; CHECK-LABEL: @shared_values(
 ; CHECK: atomicrmw add ptr %p, i64 1 monotonic
 ; CHECK: atomicrmw or ptr %q, i64 %x monotonic
-; CHECK-NOT: store
+; CHECK-NOT: store i64
 ; CHECK: addq
 ; AOT-LABEL: @shared_values(
 ; AOT: %rseq{{.*}} = load i64, ptr @__rseq_offset
-; AOT: movslq %fs:4($3), $0
-; AOT-SAME: "=&r,r,r,r,
+; AOT: movslq %fs:4($4), $0
+; AOT-SAME: "=&r,=&r,r,re,r,
 ; AOT-SAME: i64 %rseq{{.*}})
 define void @shared_values(ptr %key, i64 %x) {
   %p = call ptr @shunt_map_lookup(ptr @shared, ptr %key)

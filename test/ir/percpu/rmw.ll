@@ -20,10 +20,11 @@ declare i64 @_bpf_helper_ext_0005(i64, i64, i64, i64, i64)
 ; CHECK: [[VALUE0:%.*]] = getelementptr inbounds i8, ptr %values, i64
 ; CHECK: %v = load i64, ptr %p
 ; CHECK-NEXT: %v1 = add i64 %v, 1
-; CHECK-NEXT: call i64 asm sideeffect "{{.*}}__rseq_cs{{.*}}movq $0, %fs:2344{{.*}}movslq %fs:2340, $0{{.*}}addq ${2:q}, ($1, $0)\0A72:\0Amovq $$0, %fs:2344{{.*}}lock; addq ${2:q}, -0x40000000($1)
+; CHECK-NEXT: call { i64, i32 } asm sideeffect "{{.*}}__rseq_cs{{.*}}movq $0, %fs:2344{{.*}}movslq %fs:2340, $0{{.*}}addq ${3:q}, ($2, $0)\0A72:\0A
+; CHECK-SAME: movl $$100, ${1:k}{{.*}}addq ${3:q}, ($2, $0)\0A82:\0Ajmp 72b{{.*}}decl ${1:k}\0Ajnz 77b\0A75:\0Alock; addq ${3:q}, -0x40000000($2)
 ; CHECK-SAME: (ptr [[VALUE0]], i64 1)
-; CHECK-NOT: store
-; CHECK: ret void
+; CHECK-NEXT: store volatile i64 0, ptr addrspace(257) inttoptr (i64 2344 to ptr addrspace(257)), align 8
+; CHECK-NEXT: ret void
 ; THREAD-LABEL: @add(
 ; THREAD: atomicrmw add ptr %p, i64 1 monotonic
 ; CALL-LABEL: @add(
@@ -42,8 +43,8 @@ define void @add(ptr %key) {
 ; CHECK: addq {{.*}}, i64 [[NEG]])
 ; CHECK: orq {{.*}}, i64 %x)
 ; CHECK: andq {{.*}}, i64 %x)
-; CHECK: xorl ${2:k}{{.*}}, i32 7)
-; CHECK-NOT: store
+; CHECK: xorl ${3:k}{{.*}}, i32 7)
+; CHECK-NOT: store {{i32|i64}}
 ; CHECK: ret void
 define void @subtract_or_and_xor(ptr %key, i64 %x) {
   %p = call ptr @shunt_map_lookup(ptr @hash, ptr %key)
@@ -65,11 +66,35 @@ define void @subtract_or_and_xor(ptr %key, i64 %x) {
   ret void
 }
 
+; Narrow ones, in registers of 32 bits.
+; CHECK-LABEL: @narrow(
+; CHECK: [[HALF:%.*]] = zext i16 %x to i32
+; CHECK: orw ${3:w}{{.*}}, i32 [[HALF]])
+; CHECK: addb ${3:b}{{.*}}, i32 255)
+; CHECK-NOT: store {{i8|i16}}
+; CHECK: ret void
+; THREAD-LABEL: @narrow(
+; THREAD: atomicrmw or ptr %p, i16 %x monotonic
+; THREAD: atomicrmw add ptr %p2, i8 -1 monotonic
+define void @narrow(ptr %key, i16 %x) {
+  %p = call ptr @shunt_map_lookup(ptr @counts, ptr %key)
+  %p2 = getelementptr i8, ptr %p, i64 3
+  %v = load i16, ptr %p
+  %v1 = or i16 %v, %x
+  store i16 %v1, ptr %p
+  %w = load i8, ptr %p2
+  %w1 = zext i8 %w to i64
+  %w2 = sub i64 %w1, 1
+  %w3 = trunc i64 %w2 to i8
+  store i8 %w3, ptr %p2
+  ret void
+}
+
 ; Registers of a BPF program: 64-bit integers, widened loads, truncated stores, two additions.
 ; CHECK-LABEL: @wide(
 ; CHECK: [[X:%.*]] = trunc i64 %x to i32
-; CHECK: addl ${2:k}
-; CHECK-NOT: store
+; CHECK: addl ${3:k}
+; CHECK-NOT: store {{i32|i64}}
 ; CHECK: ret void
 define void @wide(ptr %key, i64 %x) {
   %p = call ptr @shunt_map_lookup(ptr @counts, ptr %key)
@@ -91,7 +116,7 @@ define void @wide(ptr %key, i64 %x) {
 ; CHECK: [[AMOUNT:%.*]] = phi i64 [ 2, %a ], [ %x, %b ]
 ; CHECK: [[PLACE:%.*]] = phi ptr [ [[A0:%.*]], %a ], [ [[B0:%.*]], %b ]
 ; CHECK: addq {{.*}}(ptr [[PLACE]], i64 [[AMOUNT]])
-; CHECK-NOT: store
+; CHECK-NOT: store {{i32|i64}}
 ; CHECK: ret void
 define void @paired(ptr %key, i1 %which, i64 %x) {
   br i1 %which, label %a, label %b
