@@ -25,6 +25,7 @@ struct link_table {
 	size_t nr, capacity;
 	struct shunt_pass_map *maps;
 	size_t nr_maps;
+	struct shunt_pass_map *inners; /* of maps, where they hold maps: inners[i] is maps[i]'s */
 };
 
 static shunt_bpf_helper_fn *host_helper(const struct shunt_bpf_object *object, uint32_t number)
@@ -109,14 +110,26 @@ static int add_symbol(struct link_table *table, const void *address, const char 
 	return 0;
 }
 
-static int add_map(struct link_table *table, const struct bpf_unit_map *map)
+/* What every map that is ever put into a map of maps is like: the outer map takes no other. */
+static const struct shunt_pass_map *describe_inner(struct shunt_pass_map *inner, const struct bpf_map_place *place)
+{
+	if (!place->has_inner)
+		return NULL;
+	inner->type = place->inner.type;
+	inner->key_size = place->inner.key_size;
+	inner->value_size = place->inner.value_size;
+	inner->max_entries = place->inner.max_entries;
+	return inner;
+}
+
+static int add_map(struct link_table *table, const struct bpf_unit_map *map, const struct bpf_map_place *place)
 {
 	const struct shunt_map_abi *abi = shunt_map_abi(map->map);
 	int err = add_symbol(table, map->map, "map.", map->name);
 
 	if (err)
 		return err;
-	table->maps[table->nr_maps++] = (struct shunt_pass_map){
+	table->maps[table->nr_maps] = (struct shunt_pass_map){
 		.symbol = table->names[table->nr - 1],
 		.address = (uintptr_t)map->map,
 		.type = abi->type,
@@ -126,7 +139,9 @@ static int add_map(struct link_table *table, const struct bpf_unit_map *map)
 		.stride = abi->stride,
 		.index_mask = abi->index_mask,
 		.values = (uintptr_t)abi->values,
+		.inner = describe_inner(&table->inners[table->nr_maps], place),
 	};
+	table->nr_maps++;
 	return 0;
 }
 
@@ -192,12 +207,13 @@ static int fill_table(struct link_table *table, const struct shunt_bpf_object *o
 	int err = 0;
 
 	table->maps = calloc(object->unit.nr_maps + 1, sizeof(*table->maps));
-	if (!table->maps)
+	table->inners = calloc(object->unit.nr_maps + 1, sizeof(*table->inners));
+	if (!table->maps || !table->inners)
 		return -ENOMEM;
 	/* Pass maps point to the names, which stay where they are when the table grows. */
 	for (uint32_t i = 0; i < object->unit.nr_maps && !err; i++) {
 		if (reached->maps[i])
-			err = add_map(table, &object->unit.maps[i]);
+			err = add_map(table, &object->unit.maps[i], &object->map_places[i]);
 	}
 	for (uint32_t i = 0; i < object->unit.nr_datas && !err; i++) {
 		if (reached->datas[i])
@@ -213,6 +229,7 @@ static void free_table(struct link_table *table)
 	free(table->names);
 	free(table->symbols);
 	free(table->maps);
+	free(table->inners);
 }
 
 /* Code that shunt_bpf_emit made: its names get this process's addresses. */

@@ -209,6 +209,36 @@ Test(bpf_open_compile, every_supported_program_of_an_object_runs)
 	cr_expect_eq(shunt_quiesce(), 0);
 }
 
+Test(bpf_open_compile, lookups_in_maps_of_a_map_are_inline_and_see_whichever_map_is_there)
+{
+	const struct shunt_bpf_options options = { .program = "xdp_nested", .keep_ir = true };
+	struct shunt_bpf_object *object = open_features(&options);
+	const struct shunt_map_attr attr = { .name = "third", .type = SHUNT_MAP_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 4 };
+	const struct shunt_map_attr longer = { .name = "longer", .type = SHUNT_MAP_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 5 };
+	const uint32_t zero = 0, five = 5;
+	const uint64_t value = 9;
+	struct shunt_map *third, *other;
+	const char *call;
+
+	cr_assert_eq(shunt_bpf_compile(object), 0, "%s", shunt_error());
+	cr_expect_eq(shunt_bpf_counts(object)->array_lookups, 1, "the inner one");
+	call = strstr(shunt_bpf_program_ir(shunt_bpf_find_program(object, "xdp_nested")), "call ptr @shunt_map_lookup(");
+	cr_assert_not_null(call, "the outer one");
+	cr_expect_null(strstr(call + 1, "call ptr @shunt_map_lookup("));
+
+	cr_assert_eq(shunt_map_create(&attr, &third), 0);
+	cr_assert_eq(shunt_map_create(&longer, &other), 0);
+	cr_assert_eq(shunt_map_host_update(third, &zero, &value, SHUNT_ANY), 0);
+	cr_assert_eq(shunt_map_host_update(shunt_bpf_find_map(object, "outer"), &five, &third, SHUNT_ANY), 0, "%s", shunt_error());
+	cr_expect_eq(run_xdp(object, "xdp_nested"), 9);
+	cr_expect_eq(shunt_map_host_update(shunt_bpf_find_map(object, "outer"), &five, &other, SHUNT_ANY), -EINVAL,
+		     "its bound is in the code");
+	shunt_map_put(third);
+	shunt_map_put(other);
+	shunt_bpf_close(object);
+	cr_expect_eq(shunt_quiesce(), 0);
+}
+
 Test(bpf_open_compile, objects_with_the_same_names_share_a_compiler_and_die_alone)
 {
 	struct shunt_bpf_options options = { 0 };
