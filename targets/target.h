@@ -61,6 +61,10 @@ struct shunt_target {
 	 * length does not depend on the address. */
 	void (*emit_chain)(struct shunt_code *code, const struct shunt_chain *chain);
 
+	/* Emits a jump to where the 8 bytes at the aligned address `word` say, wherever that is; at most 16 bytes, clobbers x16. Sticky
+	 * -ERANGE when word is out of reach of code's address (2 GiB, arm64 4 GiB), -EINVAL when it is not aligned. */
+	void (*emit_word_jump)(struct shunt_code *code, uint64_t word);
+
 	/* Emits an absolute jump to dest; at most 32 bytes, clobbers r11 or x16. */
 	void (*emit_veneer)(struct shunt_code *code, uint64_t dest);
 };

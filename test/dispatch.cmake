@@ -67,6 +67,16 @@ target_link_libraries(exec_dispatch_loader PRIVATE shunt_options shunt::shunt_sh
 add_test(NAME exec_dispatch_library COMMAND exec_dispatch_loader $<TARGET_FILE:dispatch_library>)
 set_tests_properties(exec_dispatch_library PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
 
+# Where code has one view: pages are made anew, stubs jump through data.
+add_executable(deny_views exec/deny_views.c)
+target_link_libraries(deny_views PRIVATE shunt_options)
+foreach(name dispatch_pie hook_pie dispatch_call)
+  add_test(NAME exec_${name}_one_view COMMAND deny_views $<TARGET_FILE:exec_${name}>)
+  set_tests_properties(exec_${name}_one_view PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
+endforeach()
+add_test(NAME exec_dispatch_library_one_view COMMAND deny_views $<TARGET_FILE:exec_dispatch_loader> $<TARGET_FILE:dispatch_library>)
+set_tests_properties(exec_dispatch_library_one_view PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
+
 # The other compiler, linked against the same library. Sanitizers' runtimes do not mix.
 find_program(CLANG_19 clang-19)
 if(NOT CLANG_19)

@@ -41,6 +41,7 @@ struct image_arena {
 struct orphan {
 	struct orphan *next;
 	struct shunt_block block;
+	struct shunt_block word; /* id 0: none */
 	struct shunt_arena *arena;
 	uint64_t page;
 };
@@ -115,13 +116,16 @@ out:
 static int check_page(const struct shunt_dispatcher *d, size_t page_size)
 {
 	const struct shunt_dispatcher_record *record = d->record;
-	const char *unused = (const char *)record->page + SHUNT_DISPATCHER_PAGE_USED;
+	const struct shunt_target *target = shunt_target_host();
+	const char *page = record->page;
+	const char *after_jump = page + SHUNT_DISPATCHER_JUMP_OFFSET + SHUNT_STUB_LEN;
 
 	if (d->slot % page_size || record->page_len < page_size)
 		return shunt_fail(EINVAL, "dispatcher '%s': its stub at %p does not have a %zu-byte page to itself, link the image "
 				  "with that page size", d->name, record->page, page_size);
-	/* Whatever else were there would be lost. */
-	if (!shunt_target_host()->is_traps(unused, page_size - SHUNT_DISPATCHER_PAGE_USED))
+	/* Whatever else were there would be lost. Where code has one view, an earlier adoption of this page has left its jump. */
+	if (!target->is_traps(page + SHUNT_DISPATCHER_PAGE_USED, SHUNT_DISPATCHER_JUMP_OFFSET - SHUNT_DISPATCHER_PAGE_USED) ||
+	    !target->is_traps(after_jump, page_size - (size_t)(after_jump - page)))
 		return shunt_fail(EINVAL, "dispatcher '%s': other code shares the page of its stub at %p, keep section "
 				  ".shunt.stubs as it is when linking", d->name, record->page);
 	return 0;
@@ -153,7 +157,7 @@ static void keep_orphan(const struct shunt_dispatcher *d)
 
 	if (!orphan)
 		return;
-	*orphan = (struct orphan){ .block = d->stub, .arena = d->arena, .page = d->slot };
+	*orphan = (struct orphan){ .block = d->stub, .word = d->word, .arena = d->arena, .page = d->slot };
 	pthread_mutex_lock(&image_mutex);
 	orphan->next = orphans;
 	orphans = orphan;
@@ -177,14 +181,38 @@ static bool take_orphan(struct shunt_dispatcher *d)
 	if (!orphan)
 		return false;
 	d->stub = orphan->block;
+	d->word = orphan->word;
 	d->arena = orphan->arena;
 	free(orphan);
 	return true;
 }
 
+static void free_stub(const struct shunt_block *stub, const struct shunt_block *word)
+{
+	shunt_pack_free(stub);
+	if (word->id)
+		shunt_pack_free(word);
+}
+
+/* A block of d's own for its page, in an arena that it reaches. */
+static int make_page(struct shunt_dispatcher *d, size_t page_size)
+{
+	int err = d->arena ? 0 : choose_arena(d, &d->arena);
+
+	if (!err)
+		err = alloc_page(d, page_size);
+	if (err)
+		return err;
+	err = shunt_dispatcher_make_word(d);
+	if (err)
+		shunt_pack_abandon(&d->stub);
+	return err;
+}
+
 static int adopt(struct shunt_dispatcher *d)
 {
 	size_t page_size = shunt_machine_page_size();
+	struct shunt_block old_stub = { 0 }, old_word = { 0 };
 	bool was_orphan;
 	uint32_t idle_len;
 	int err = check_page(d, page_size);
@@ -192,26 +220,37 @@ static int adopt(struct shunt_dispatcher *d)
 	if (err)
 		return err;
 	was_orphan = take_orphan(d);
-	if (!was_orphan) {
-		err = choose_arena(d, &d->arena);
-		if (!err)
-			err = alloc_page(d, page_size);
+	/* Where code has one view it cannot be written again: the page and its word are made anew, and the old go after that. */
+	if (was_orphan && d->word.id) {
+		old_stub = d->stub;
+		old_word = d->word;
 	}
-	if (err)
-		return err;
-	err = shunt_dispatcher_emit_stub(d, d->stub.rw, d->stub.len, d->slot, (int)d->record->nr_args, &idle_len);
-	if (!err)
-		err = shunt_pack_finalize(&d->stub, 1);
-	if (!err)
-		err = shunt_pack_page_dup(&d->stub, (void *)(uintptr_t)d->slot);
+	err = was_orphan && !old_stub.id ? 0 : make_page(d, page_size);
+	if (!err) {
+		err = shunt_dispatcher_emit_stub(d, d->stub.rw, d->stub.len, d->slot, (int)d->record->nr_args, &idle_len);
+		if (!err)
+			err = shunt_pack_finalize(&d->stub, 1);
+		if (!err)
+			err = shunt_pack_page_dup(&d->stub, (void *)(uintptr_t)d->slot);
+		if (err && (!was_orphan || old_stub.id)) {
+			shunt_pack_abandon(&d->stub);
+			if (d->word.id)
+				shunt_pack_abandon(&d->word);
+		}
+	}
 	if (err) {
+		if (old_stub.id) {
+			d->stub = old_stub;
+			d->word = old_word;
+		}
 		if (was_orphan)
 			keep_orphan(d);
-		else
-			shunt_pack_abandon(&d->stub);
 		d->stub.id = 0;
+		d->word.id = 0;
 		return err;
 	}
+	if (old_stub.id)
+		free_stub(&old_stub, &old_word);
 	return shunt_dispatcher_set_ready(d, idle_len);
 }
 
@@ -261,7 +300,7 @@ static void sweep_orphans(void)
 			continue;
 		}
 		*link = orphan->next;
-		shunt_pack_free(&orphan->block);
+		free_stub(&orphan->block, &orphan->word);
 		free(orphan);
 	}
 	pthread_mutex_unlock(&image_mutex);

@@ -163,16 +163,37 @@ void shunt_dispatcher_delete(struct shunt_dispatcher *dispatcher)
 	free(dispatcher);
 }
 
+int shunt_dispatcher_make_word(struct shunt_dispatcher *dispatcher)
+{
+	uint64_t idle = dispatcher->slot + SHUNT_DISPATCHER_IDLE_OFFSET;
+	int err;
+
+	if (dispatcher->stub.rw != dispatcher->stub.rx)
+		return 0;
+	err = shunt_pack_alloc(dispatcher->arena, SHUNT_SEGMENT_DATA, sizeof(idle), 0, &dispatcher->word);
+	if (!err)
+		memcpy(dispatcher->word.rw, &idle, sizeof(idle));
+	return err;
+}
+
 int shunt_dispatcher_emit_stub(const struct shunt_dispatcher *dispatcher, void *bytes, size_t capacity, uint64_t slot, int nr_args,
 			       uint32_t *idle_len)
 {
 	static const struct shunt_plan_node fallback = { .op = SHUNT_PLAN_OP_FALLBACK };
 	static const struct shunt_plan idle = { .nodes = &fallback, .nr_nodes = 1 };
 	const struct shunt_target *target = shunt_target_host();
+	bool by_word = dispatcher->word.id != 0;
 	struct shunt_code code;
 
+	if (by_word) {
+		capacity = SHUNT_DISPATCHER_JUMP_OFFSET;
+		shunt_code_init(&code, (char *)bytes + capacity, SHUNT_STUB_LEN, slot + capacity);
+		target->emit_word_jump(&code, (uint64_t)(uintptr_t)dispatcher->word.rx);
+		if (code.error)
+			return shunt_fail(-code.error, "dispatcher '%s': the word that its stub jumps through is out of reach", dispatcher->name);
+	}
 	shunt_code_init(&code, bytes, capacity, slot);
-	target->emit_stub(&code, slot + SHUNT_DISPATCHER_IDLE_OFFSET);
+	target->emit_stub(&code, slot + (by_word ? SHUNT_DISPATCHER_JUMP_OFFSET : SHUNT_DISPATCHER_IDLE_OFFSET));
 	/* A hook is called at the slot itself; the room of the C entry keeps its traps. */
 	if (nr_args >= 0 && !dispatcher->is_hook)
 		target->emit_c_entry(&code, (unsigned int)nr_args, slot);
@@ -193,13 +214,22 @@ int shunt_dispatcher_emit_stub(const struct shunt_dispatcher *dispatcher, void *
 int shunt_dispatcher_set_ready(struct shunt_dispatcher *dispatcher, uint32_t idle_len)
 {
 	dispatcher->site.slot = dispatcher->slot;
-	dispatcher->site.rw = dispatcher->stub.rw;
+	dispatcher->site.by_data = dispatcher->word.id != 0;
+	dispatcher->site.rw = dispatcher->site.by_data ? dispatcher->word.rw : dispatcher->stub.rw;
 	dispatcher->idle = dispatcher->slot + SHUNT_DISPATCHER_IDLE_OFFSET;
 	dispatcher->idle_len = idle_len;
-	if (shunt_target_host()->encode_stub_word(dispatcher->slot, dispatcher->idle, &dispatcher->site.word) < 0)
+	dispatcher->site.word = dispatcher->idle;
+	if (!dispatcher->site.by_data && shunt_target_host()->encode_stub_word(dispatcher->slot, dispatcher->idle, &dispatcher->site.word) < 0)
 		return shunt_fail(ERANGE, "dispatcher '%s': its idle tree is out of reach of its stub", dispatcher->name);
 	dispatcher->is_ready = true;
 	return 0;
+}
+
+static void abandon_stub(struct shunt_dispatcher *d)
+{
+	if (d->word.id)
+		shunt_pack_abandon(&d->word);
+	shunt_pack_abandon(&d->stub);
 }
 
 /* The stub of a dispatcher that no host image defines: one block of its arena. */
@@ -211,16 +241,18 @@ static int make_stub(struct shunt_dispatcher *d)
 	if (err)
 		return err;
 	d->slot = (uint64_t)(uintptr_t)d->stub.rx;
-	err = shunt_dispatcher_emit_stub(d, d->stub.rw, d->stub.len, d->slot, -1, &idle_len);
+	err = shunt_dispatcher_make_word(d);
+	if (!err)
+		err = shunt_dispatcher_emit_stub(d, d->stub.rw, d->stub.len, d->slot, -1, &idle_len);
 	if (!err)
 		/* Most fallbacks are a jump; only a long one needs the second chunk. */
-		err = shunt_pack_shrink(&d->stub, SHUNT_DISPATCHER_IDLE_OFFSET + idle_len);
+		err = shunt_pack_shrink(&d->stub, d->word.id ? d->stub.len : SHUNT_DISPATCHER_IDLE_OFFSET + idle_len);
 	if (!err)
 		err = shunt_pack_finalize(&d->stub, 1);
 	if (!err)
 		err = shunt_dispatcher_set_ready(d, idle_len);
 	if (err)
-		shunt_pack_abandon(&d->stub);
+		abandon_stub(d);
 	return err;
 }
 
@@ -261,7 +293,7 @@ int shunt_dispatcher_start(struct shunt_dispatcher *dispatcher, const char *name
 	/* Visible to others from here on, so complete. */
 	err = shunt_dispatcher_enter(dispatcher, name);
 	if (err)
-		shunt_pack_abandon(&dispatcher->stub);
+		abandon_stub(dispatcher);
 	return err;
 }
 
@@ -288,6 +320,8 @@ int shunt_dispatcher_end(struct shunt_dispatcher *dispatcher)
 	/* By the caller's word nobody is in it; the grace period costs nothing here. */
 	shunt_dispatcher_tree_free(&dispatcher->tree, NULL);
 	shunt_pack_free(&dispatcher->stub);
+	if (dispatcher->word.id)
+		shunt_pack_free(&dispatcher->word);
 	shunt_dispatcher_delete(dispatcher);
 	return 0;
 }

@@ -22,6 +22,8 @@
 
 /* A stub's block and an image's page both begin with slot, C entry, idle tree (shunt/dispatcher_define.h). */
 #define SHUNT_DISPATCHER_IDLE_OFFSET 32u
+/* And where code has one view, the jump that the slot jumps to; in the image's own page there are traps, which nobody runs into. */
+#define SHUNT_DISPATCHER_JUMP_OFFSET 128u
 
 struct shunt_dispatcher_entry {
 	uint64_t program;
@@ -61,6 +63,7 @@ struct shunt_dispatcher {
 
 	bool is_ready;            /* the stub can be patched; false: an image page that is not adopted yet */
 	struct shunt_block stub;  /* holds slot, C entry and idle tree; id 0 until ready */
+	struct shunt_block word;  /* of data, that the stub jumps through where code has one view; id 0: it jumps by itself */
 	struct shunt_patch_site site;
 	uint64_t idle;            /* the idle tree: a bare fallback, part of the stub's block, so that going idle needs no memory */
 	uint32_t idle_len;
@@ -74,6 +77,8 @@ struct shunt_dispatcher {
 	uint64_t nr_patches;
 };
 
+/* Makes the word that the stub, whose block was allocated, will need where code has one view; 0 and nothing done where it has two. */
+int shunt_dispatcher_make_word(struct shunt_dispatcher *dispatcher);
 /* Writes slot, C entry (unless nr_args is -1) and idle tree for the address `slot` at bytes. Fills *idle_len. 0 or a negative
  * errno. */
 int shunt_dispatcher_emit_stub(const struct shunt_dispatcher *dispatcher, void *bytes, size_t capacity, uint64_t slot, int nr_args,

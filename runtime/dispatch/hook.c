@@ -395,7 +395,9 @@ void shunt_hook_get_stats(const struct shunt_hook *hook, struct shunt_hook_stats
 	out->nr_patches = d->nr_patches;
 	out->entry = (const void *)(uintptr_t)d->slot;
 	out->target = (const void *)(uintptr_t)(d->slot + SHUNT_DISPATCHER_IDLE_OFFSET);
-	if (d->is_ready && shunt_target_host()->decode_stub_word(d->slot, d->site.word, &dest) == 0)
+	if (d->is_ready && d->site.by_data)
+		out->target = (const void *)(uintptr_t)d->site.word;
+	else if (d->is_ready && shunt_target_host()->decode_stub_word(d->slot, d->site.word, &dest) == 0)
 		out->target = (const void *)(uintptr_t)dest;
 	pthread_mutex_unlock(&d->mutex);
 }

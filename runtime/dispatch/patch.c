@@ -20,12 +20,15 @@
  * long the old B may still be fetched; until then a thread runs the old tree, which lives until a grace period has passed. A
  * SYNC_CORE in that batch (runtime/grace.h) drops what was already fetched.
  *
+ * Where code has one view (option toggle) nothing of it changes while it lives: the stub jumps through a word of data, which is swapped
+ * likewise. Who loads the new word fetches a tree that was made runnable on every CPU before it was stored; who loaded the old one is in
+ * a section that began before, and the old tree lives as long.
+ *
  * Who synchronises: writers of one site hold their dispatcher's mutex; readers are instruction fetches.
  */
 #include "runtime/dispatch/patch.h"
 
 #include <errno.h>
-#include <stdbool.h>
 
 #include "runtime/log.h"
 #include "runtime/machine.h"
@@ -34,19 +37,19 @@
 
 int shunt_patch_stub(struct shunt_patch_site *site, uint64_t dest)
 {
-	uint64_t *live = (uint64_t *)((char *)site->rw + SHUNT_STUB_WORD);
+	uint64_t *live = (uint64_t *)((char *)site->rw + (site->by_data ? 0 : SHUNT_STUB_WORD));
 	uint64_t expected = site->word;
-	uint64_t word;
+	uint64_t word = dest;
 	bool is_stored;
 
-	if (shunt_target_host()->encode_stub_word(site->slot, dest, &word) < 0)
+	if (!site->by_data && shunt_target_host()->encode_stub_word(site->slot, dest, &word) < 0)
 		return shunt_fail(ERANGE, "stub at %#llx cannot jump to %#llx, which is out of direct reach",
 				  (unsigned long long)site->slot, (unsigned long long)dest);
 	/* A fork's child gets the word from before or after, and its own copy of the slot is complete before we store again. */
 	shunt_pack_patch_begin();
 	/* Release orders the tree's bytes before the jump for every observer; a failed swap stores nothing. */
 	is_stored = __atomic_compare_exchange_n(live, &expected, word, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-	if (is_stored)
+	if (is_stored && !site->by_data)
 		shunt_machine_sync_caches((const void *)(uintptr_t)site->slot, site->rw, SHUNT_STUB_LEN);
 	shunt_pack_patch_end();
 	if (!is_stored)

@@ -169,6 +169,15 @@ void arm64_movk_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t v
 	emit_imm16(code, 0xf2800000, to, value, shift);
 }
 
+void arm64_ldr_reg_imm12(struct shunt_code *code, enum arm64_reg to, enum arm64_reg base, unsigned offset)
+{
+	if (offset % 8 || offset / 8 > 0xfff) {
+		fail(code, offset % 8 ? EINVAL : ERANGE);
+		return;
+	}
+	shunt_code_emit32(code, 0xf9400000 | offset / 8 << 10 | base << 5 | to);
+}
+
 void arm64_ldr_reg_imm19(struct shunt_code *code, enum arm64_reg to, uint64_t addr)
 {
 	emit_disp(code, 0x58000000 | to, 19, 5, addr);

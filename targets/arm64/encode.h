@@ -63,6 +63,7 @@ void arm64_movz_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_r
 void arm64_lsr_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg count);
 
 /* The eight bytes at addr. */
+void arm64_ldr_reg_imm12(struct shunt_code *code, enum arm64_reg to, enum arm64_reg base, unsigned offset);
 void arm64_ldr_reg_imm19(struct shunt_code *code, enum arm64_reg to, uint64_t addr);
 
 /* True when add, sub and cmp can hold value. */

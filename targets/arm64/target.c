@@ -94,6 +94,13 @@ static void emit_c_entry(struct shunt_code *code, unsigned nr_args, uint64_t slo
 	arm64_b_imm26(code, slot);
 }
 
+static void emit_word_jump(struct shunt_code *code, uint64_t word)
+{
+	arm64_adrp_reg_imm21(code, ARM64_X16, word);
+	arm64_ldr_reg_imm12(code, ARM64_X16, ARM64_X16, word & 0xfff);
+	arm64_br_reg(code, ARM64_X16);
+}
+
 static void emit_veneer(struct shunt_code *code, uint64_t dest)
 {
 	uint64_t end = shunt_code_here(code) + 8;
@@ -127,5 +134,6 @@ const struct shunt_target shunt_target_arm64 = {
 	.lay_out_tree = arm64_lay_out_tree,
 	.emit_return = arm64_emit_return,
 	.emit_chain = arm64_emit_chain,
+	.emit_word_jump = emit_word_jump,
 	.emit_veneer = emit_veneer,
 };

@@ -135,6 +135,18 @@ void x86_64_movabs_reg_imm64(struct shunt_code *code, enum x86_64_reg to, uint64
 	shunt_code_emit64(code, value);
 }
 
+void x86_64_jmp_rip(struct shunt_code *code, uint64_t addr)
+{
+	int64_t disp = x86_64_disp_to(code, 6, addr);
+
+	if (disp != (int32_t)disp) {
+		x86_64_fail_range(code, 6);
+		return;
+	}
+	X86_64_EMIT(code, 0xff, x86_64_modrm(0, 4, 5));
+	shunt_code_emit32(code, (uint32_t)disp);
+}
+
 void x86_64_lea_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr)
 {
 	int64_t disp = x86_64_disp_to(code, 7, addr);

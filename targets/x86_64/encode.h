@@ -52,6 +52,8 @@ void x86_64_mov_rsp_reg(struct shunt_code *code, enum x86_64_reg from);
 void x86_64_movabs_reg_imm64(struct shunt_code *code, enum x86_64_reg to, uint64_t value);
 /* lea to, [rip + (addr - next instruction)] */
 void x86_64_lea_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr);
+/* jmp [rip + (addr - next instruction)]: to where the 8 bytes at addr say */
+void x86_64_jmp_rip(struct shunt_code *code, uint64_t addr);
 void x86_64_sub_reg_reg(struct shunt_code *code, enum x86_64_reg to, enum x86_64_reg value);
 void x86_64_cmp_reg_reg(struct shunt_code *code, enum x86_64_reg left, enum x86_64_reg right);
 

@@ -87,6 +87,13 @@ static void emit_c_entry(struct shunt_code *code, unsigned nr_args, uint64_t slo
 	x86_64_jmp_rel32(code, slot);
 }
 
+static void emit_word_jump(struct shunt_code *code, uint64_t word)
+{
+	if (word % 8)
+		shunt_code_fail(code, EINVAL);
+	x86_64_jmp_rip(code, word);
+}
+
 static void emit_veneer(struct shunt_code *code, uint64_t dest)
 {
 	x86_64_movabs_reg_imm64(code, X86_64_R11, dest);
@@ -110,5 +117,6 @@ const struct shunt_target shunt_target_x86_64 = {
 	.lay_out_tree = x86_64_lay_out_tree,
 	.emit_return = x86_64_emit_return,
 	.emit_chain = x86_64_emit_chain,
+	.emit_word_jump = emit_word_jump,
 	.emit_veneer = emit_veneer,
 };

@@ -55,6 +55,8 @@ void arm64_for_each_encoding(encoding_check *check)
 	ENCODING("mov x17, #305397760", "9146a2d2", arm64_movz_reg_imm16(c, ARM64_X17, 0x1234, 16));
 	ENCODING("movk x17, #65535, lsl #16", "f1ffbff2", arm64_movk_reg_imm16(c, ARM64_X17, 0xffff, 16));
 	ENCODING("movk x17, #1, lsl #48", "3100e0f2", arm64_movk_reg_imm16(c, ARM64_X17, 1, 48));
+	ENCODING("ldr x16, [x16]", "100240f9", arm64_ldr_reg_imm12(c, ARM64_X16, ARM64_X16, 0));
+	ENCODING("ldr x16, [x17, #4088]", "30fe47f9", arm64_ldr_reg_imm12(c, ARM64_X16, ARM64_X17, 4088));
 	ENCODING("ldr x16, #8", "50000058", arm64_ldr_reg_imm19(c, ARM64_X16, A + 8));
 	ENCODING("ldr x16, #-16", "90ffff58", arm64_ldr_reg_imm19(c, ARM64_X16, A - 16));
 }

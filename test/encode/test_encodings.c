@@ -82,6 +82,10 @@ Test(reach, x86_64_rel32_reaches_two_gib)
 	cr_expect_eq(X86(X, 6, x86_64_jcc_rel32(c, X86_64_E, X + 6 + up + 1)), -ERANGE);
 	cr_expect_eq(X86(X, 6, x86_64_jcc_rel32(c, X86_64_E, X + 6 - down)), 0);
 	cr_expect_eq(X86(X, 6, x86_64_jcc_rel32(c, X86_64_E, X + 6 - down - 1)), -ERANGE);
+	cr_expect_eq(X86(X, 6, x86_64_jmp_rip(c, X + 6 + up)), 0);
+	cr_expect_eq(X86(X, 6, x86_64_jmp_rip(c, X + 6 + up + 1)), -ERANGE);
+	cr_expect_eq(X86(X, 6, x86_64_jmp_rip(c, X + 6 - down)), 0);
+	cr_expect_eq(X86(X, 6, x86_64_jmp_rip(c, X + 6 - down - 1)), -ERANGE);
 	cr_expect_eq(X86(X, 7, x86_64_lea_reg_rip(c, X86_64_R11, X + 7 + up)), 0);
 	cr_expect_eq(X86(X, 7, x86_64_lea_reg_rip(c, X86_64_R11, X + 7 + up + 1)), -ERANGE);
 	cr_expect_eq(X86(X, 7, x86_64_lea_reg_rip(c, X86_64_R11, X + 7 - down)), 0);

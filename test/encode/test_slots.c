@@ -203,6 +203,37 @@ Test(veneers, on_arm64_have_an_8_byte_aligned_literal_wherever_they_lie)
 	}
 }
 
+Test(word_jumps, go_where_a_word_of_data_says)
+{
+	uint8_t bytes[16];
+	struct shunt_code code;
+
+	shunt_code_init(&code, bytes, sizeof(bytes), SLOT);
+	shunt_target_x86_64.emit_word_jump(&code, SLOT + 0x5008);
+	cr_expect_eq(code.error, 0);
+	cr_expect_str_eq(hex_of(bytes, code.len), "ff2502500000");
+	shunt_code_init(&code, bytes, sizeof(bytes), SLOT);
+	shunt_target_arm64.emit_word_jump(&code, SLOT - SLOT % 4096 + 0x5008);
+	cr_expect_eq(code.error, 0);
+	cr_expect_str_eq(hex_of(bytes, code.len), "300000b0" "100640f9" "00021fd6");
+	FOR_EACH_TARGET(target) {
+		bool is_arm64 = target->elf_machine == EM_AARCH64;
+		uint64_t reach = is_arm64 ? UINT64_C(1) << 32 : UINT64_C(1) << 31;
+		uint64_t page = SLOT - SLOT % 4096;
+
+		shunt_code_init(&code, bytes, sizeof(bytes), SLOT);
+		target->emit_word_jump(&code, SLOT + 4);
+		cr_expect_eq(code.error, -EINVAL);
+		/* The last aligned word in reach, and the one past it. */
+		shunt_code_init(&code, bytes, sizeof(bytes), SLOT);
+		target->emit_word_jump(&code, is_arm64 ? page + reach - 8 : SLOT + reach);
+		cr_expect_eq(code.error, 0, "%s", target->name);
+		shunt_code_init(&code, bytes, sizeof(bytes), SLOT);
+		target->emit_word_jump(&code, is_arm64 ? page + reach : SLOT + reach + 8);
+		cr_expect_eq(code.error, -ERANGE, "%s", target->name);
+	}
+}
+
 Test(traps, fill_and_are_recognised_and_nothing_else_is)
 {
 	FOR_EACH_TARGET(target) {

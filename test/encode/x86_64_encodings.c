@@ -63,6 +63,8 @@ void x86_64_for_each_encoding(encoding_check *check)
 		 x86_64_movabs_reg_imm64(c, X86_64_R11, 0x123456789abcdef0));
 	ENCODING("movabs rcx, -1", "48b9ffffffffffffffff", x86_64_movabs_reg_imm64(c, X86_64_RCX, UINT64_MAX));
 	ENCODING("lea r11, [rip + 4660]", "4c8d1d34120000", x86_64_lea_reg_rip(c, X86_64_R11, A + 7 + 0x1234));
+	ENCODING("jmp qword ptr [rip + 4660]", "ff2534120000", x86_64_jmp_rip(c, A + 6 + 0x1234));
+	ENCODING("jmp qword ptr [rip - 6]", "ff25faffffff", x86_64_jmp_rip(c, A));
 	ENCODING("lea r11, [rip - 7]", "4c8d1df9ffffff", x86_64_lea_reg_rip(c, X86_64_R11, A));
 	ENCODING("lea rdx, [rip + 1]", "488d1501000000", x86_64_lea_reg_rip(c, X86_64_RDX, A + 8));
 	ENCODING("sub r11, r10", "4d29d3", x86_64_sub_reg_reg(c, X86_64_R11, X86_64_R10));

@@ -4,13 +4,6 @@
  * block changes its protection, and all that packs promise holds but for the sharing of pages.
  */
 #include "test/unit/pack_check.h"
-#include <stddef.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <pthread.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <shunt/dispatcher.h>
@@ -18,6 +11,8 @@
 #include <shunt/reader.h>
 
 #include "runtime/pack/pack.h"
+#include "test/deny_views.h"
+#include "test/exec/dispatch_programs.h"
 #include "test/unit/pack_inject.h"
 #include "test/unit/pack_test.h"
 
@@ -257,30 +252,6 @@ Test(pack_toggle, want_of_memory_is_no_denial)
 	cr_assert_neq(block.rx, block.rw);
 }
 
-/* Answers EPERM to memfd_create, and to a mremap that would double a mapping. */
-static bool deny_second_views(void)
-{
-#if defined(__x86_64__)
-	unsigned arch = AUDIT_ARCH_X86_64;
-#else
-	unsigned arch = AUDIT_ARCH_AARCH64;
-#endif
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, arch, 0, 5),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 4, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 0, 2),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-	};
-	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
-
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 Test(pack_toggle, the_default_arena_has_one_view_where_the_system_denies_two)
 {
 	struct shunt_block block;
@@ -294,4 +265,129 @@ Test(pack_toggle, the_default_arena_has_one_view_where_the_system_denies_two)
 	cr_assert_eq(shunt_pack_free(&block), 0);
 	cr_assert_eq(shunt_quiesce(), 0);
 	cr_assert(is_all_traps(block.rx, block.len));
+}
+
+/* ---- dispatchers ------------------------------------------------------------------------------------------------- */
+
+SHUNT_DISPATCHER_DEFINE(toggle_image, uint64_t, (uint64_t arg));
+
+/* Through all that a dispatcher goes through; call is how one calls it. */
+static void dispatch_all(struct shunt_dispatcher *d, struct shunt_arena *arena, uint64_t (*call_it)(const struct shunt_dispatcher *d, uint64_t arg, const void *prog))
+{
+	struct shunt_block programs[20];
+
+	for (uint32_t i = 0; i < 20; i++)
+		cr_assert_eq(make_program(arena, i, &programs[i]), 0, "%s", shunt_error());
+	for (uint32_t i = 0; i < 20; i++) {
+		cr_assert_eq(shunt_dispatcher_attach(d, programs[i].rx), 0, "%s", shunt_error());
+		for (uint32_t j = 0; j < 20; j++)
+			cr_assert_eq(call_it(d, 100, programs[j].rx), 100 + j);
+		cr_assert_eq(count_maps(is_writable_and_executable), 0);
+	}
+	for (uint32_t i = 0; i < 20; i++) {
+		cr_assert_eq(shunt_dispatcher_detach(d, programs[i].rx), 0, "%s", shunt_error());
+		cr_assert_eq(call_it(d, 100, programs[i].rx), 100 + i);
+	}
+	for (uint32_t i = 0; i < 20; i++)
+		cr_assert_eq(shunt_pack_free(&programs[i]), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+}
+
+static uint64_t call_nest(const struct shunt_dispatcher *d, uint64_t arg, const void *prog)
+{
+	return call_stub(shunt_dispatcher_stub(d), arg, prog);
+}
+
+static uint64_t call_image(const struct shunt_dispatcher *d, uint64_t arg, const void *prog)
+{
+	(void)d;
+	return toggle_image(arg, prog);
+}
+
+Test(pack_toggle, a_dispatcher_jumps_through_a_word_of_data)
+{
+	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_dispatcher_options options = { .arena = arena };
+	struct shunt_dispatcher *d;
+
+	cr_assert_eq(shunt_dispatcher_create("toggled", &options, &d), 0, "%s", shunt_error());
+	live_base = (char *)shunt_dispatcher_stub(d) - (uintptr_t)shunt_dispatcher_stub(d) % 4096;
+	live[0] = 1;
+	real = shunt_sys;
+	shunt_sys.mprotect = watching_mprotect;
+	dispatch_all(d, arena, call_nest);
+	cr_assert_null(wrong, "%s", wrong);
+	cr_assert_eq(shunt_dispatcher_destroy(d), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "nothing is left of the dispatcher: %s", shunt_error());
+}
+
+Test(pack_toggle, a_stub_in_the_hosts_image_does_too)
+{
+	struct shunt_dispatcher *d;
+
+	if (!deny_second_views())
+		cr_skip_test("this system takes no seccomp filter");
+	d = shunt_dispatcher_toggle_image();
+	cr_assert_not_null(d, "%s", shunt_error());
+	dispatch_all(d, NULL, call_image);
+	cr_assert_eq(backing_of(NULL), SHUNT_BACKING_TOGGLE);
+	dispatch_all(d, NULL, call_nest);
+}
+
+Test(pack_toggle, a_dispatcher_in_a_forks_child_is_its_own)
+{
+	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_dispatcher_options options = { .arena = arena };
+	struct shunt_dispatcher_stats stats;
+	struct shunt_dispatcher *d;
+	struct shunt_block p, q;
+	const void *tree;
+	int status = -1;
+	pid_t pid;
+
+	cr_assert_eq(shunt_dispatcher_create("toggled", &options, &d), 0, "%s", shunt_error());
+	cr_assert_eq(make_program(arena, 1, &p), 0);
+	cr_assert_eq(make_program(arena, 2, &q), 0);
+	cr_assert_eq(shunt_dispatcher_attach(d, p.rx), 0);
+	shunt_dispatcher_get_stats(d, &stats);
+	tree = stats.tree;
+	pid = fork();
+	if (!pid) {
+		if (shunt_dispatcher_attach(d, q.rx) != 0 || shunt_dispatcher_detach(d, p.rx) != 0)
+			_exit(1);
+		if (shunt_quiesce() != 0 || call_nest(d, 5, p.rx) != 6 || call_nest(d, 5, q.rx) != 7)
+			_exit(2);
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0, "%#x", (unsigned)status);
+	shunt_dispatcher_get_stats(d, &stats);
+	cr_assert_eq(stats.tree, tree);
+	cr_assert_eq(call_nest(d, 5, p.rx), 6);
+	cr_assert_eq(call_nest(d, 5, q.rx), 7);
+}
+
+Test(pack_toggle, a_dispatcher_that_cannot_have_its_word_is_refused_and_leaves_nothing)
+{
+	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_dispatcher_options options = { .arena = arena };
+	struct shunt_dispatcher *d;
+
+	inject_begin();
+	inject.error = ENOMEM;
+	for (unsigned point = 1;; point++) {
+		int err;
+
+		inject.nr_calls = 0;
+		inject.fail_at = point;
+		err = shunt_dispatcher_create("toggled", &options, &d);
+		inject.fail_at = 0;
+		if (!err)
+			break;
+		cr_assert_eq(err, -ENOMEM, "%s", shunt_error());
+	}
+	cr_assert_eq(shunt_dispatcher_destroy(d), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
 }
