@@ -10,6 +10,11 @@
  *	int (*current)(void *ctx) SHUNT_DISPATCHED("xdp");		// a variable that is defined (not only declared) in this file
  *	static int call(int (*run)(void *ctx) SHUNT_DISPATCHED("xdp"), void *ctx);	// a parameter, where the function is defined
  *
+ *	return SHUNT_CALLEE("xdp", current)(ctx);			// one call, whatever the pointer comes from
+ *
+ * clang keeps nothing of a mark on a variable that is only declared (extern), so calls through it stay indirect without a remark: mark a
+ * field of a struct instead, which is seen at each access to an extern one, too, or the call with SHUNT_CALLEE.
+ *
  * The mark follows the pointer within a function: through locals, casts, ?:, loops and atomic loads. Into another function it
  * goes where that is inlined, or where its parameter is marked too. A mark on a typedef says nothing. A call that two different
  * names reach stays indirect, with a remark (-Rpass-missed=shunt). The dispatcher is defined in the same executable or library, by
@@ -27,9 +32,16 @@
 /* Calls through it mostly call one of these functions: they become compares and direct calls that can be inlined, and an indirect
  * call for any other. The most frequent first, unless a profile says otherwise. */
 #define SHUNT_TARGETS(...) __attribute__((annotate(SHUNT_TARGETS_MARK, __VA_ARGS__)))
+/* The value of pointer, marked; a local of that type takes the mark. */
+#define SHUNT_CALLEE(name, pointer) \
+	__extension__({ \
+		__typeof__(pointer) shunt_callee SHUNT_DISPATCHED(name) = (pointer); \
+		shunt_callee; \
+	})
 #else
 #define SHUNT_DISPATCHED(name)
 #define SHUNT_TARGETS(...)
+#define SHUNT_CALLEE(name, pointer) (pointer)
 #endif
 
 #endif

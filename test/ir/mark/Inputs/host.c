@@ -13,6 +13,9 @@ struct hook {
 };
 fn *global SHUNT_DISPATCHED("xdp");
 static fn *globals[8] SHUNT_DISPATCHED("xdp");
+extern fn *declared SHUNT_DISPATCHED("xdp");
+extern struct hook hook;
+fn *find(int i);
 
 int by_field(struct hook *h, void *ctx) { return h->run(ctx); }
 int by_table(struct hook *h, void *ctx, int i) { return h->table[i](ctx); }
@@ -63,9 +66,13 @@ int by_struct_copy(struct hook *h, void *ctx)
 	return copy.run(ctx);
 }
 int by_cast(struct hook *h, void *ctx) { return ((int (*)(const char *))h->run)(ctx); }
+int by_extern_field(void *ctx) { return hook.run(ctx); }
+int by_call_of_extern(void *ctx) { return SHUNT_CALLEE("xdp", declared)(ctx); }
+int by_call_of_result(void *ctx, int i) { return SHUNT_CALLEE("xdp", find(i))(ctx); }
 int of_targets(struct hook *h, void *ctx) { return h->known(ctx); }
 
 /* Left as they are. */
 int unmarked(struct hook *h, void *ctx) { return h->plain(ctx); }
+int by_extern(void *ctx) { return declared(ctx); }
 int contradictory(struct hook *h, void *ctx, int i) { return (i ? h->run : h->other)(ctx); }
 int given_away(struct hook *h, void *ctx) { return elsewhere(h->run, ctx); }
