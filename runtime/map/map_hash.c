@@ -164,14 +164,19 @@ void map_hash_link(struct map_elem **link, struct map_elem *elem)
 	__atomic_store_n(link, elem, __ATOMIC_RELEASE);
 }
 
-void map_hash_unlink(struct map_elem **link)
-{
-	__atomic_store_n(link, (*link)->next, __ATOMIC_RELEASE);
-}
-
 void map_hash_count_add(struct map_hash *table, int change)
 {
 	__atomic_store_n(&table->count, table->count + (uint32_t)change, __ATOMIC_RELAXED);
+}
+
+void map_hash_take_out(struct map_hash *table, struct map_elem **link)
+{
+	struct map_elem *elem = *link;
+
+	if (table->used_at)
+		map_lru_forget(table, elem);
+	__atomic_store_n(link, elem->next, __ATOMIC_RELEASE);
+	map_hash_count_add(table, -1);
 }
 
 int map_hash_refuses(const struct map_elem *old, uint64_t flags)
@@ -303,8 +308,7 @@ int map_hash_delete(struct shunt_map *map, const void *key)
 	link = map_hash_locate(table, key, hash);
 	elem = *link;
 	if (elem) {
-		map_hash_unlink(link);
-		map_hash_count_add(table, -1);
+		map_hash_take_out(table, link);
 		map_pool_retire(table, elem);
 	}
 	pthread_mutex_unlock(&map->lock);
@@ -439,7 +443,7 @@ const struct shunt_map_ops shunt_map_lru_hash_ops = {
 	.fini = map_hash_fini,
 	.lookup = shunt_map_find_hash,
 	.update = lru_update,
-	.delete = map_lru_delete,
+	.delete = map_hash_delete,
 	.host_lookup = map_hash_host_lookup,
 	.next_key = map_hash_next_key,
 	.count = map_hash_count,
@@ -454,7 +458,7 @@ const struct shunt_map_ops shunt_map_lru_percpu_hash_ops = {
 	.lookup = percpu_lookup,
 	.lookup_of = percpu_lookup_of,
 	.update = lru_percpu_update,
-	.delete = map_lru_delete,
+	.delete = map_hash_delete,
 	.host_lookup = map_hash_host_lookup,
 	.host_update = lru_percpu_host_update,
 	.next_key = map_hash_next_key,

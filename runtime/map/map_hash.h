@@ -87,10 +87,11 @@ struct map_elem *map_hash_find(const struct map_hash *table, const void *key);
 
 /* Under map->lock. The link that leads to key's element; it holds NULL, the end of the chain, when there is none. */
 struct map_elem **map_hash_locate(const struct map_hash *table, const void *key, uint64_t hash);
-/* Puts elem into the place of what link leads to: another value of the same key, or the end of the chain; or takes that out. */
+/* Puts elem into the place of what link leads to: another value of the same key, or the end of the chain. */
 void map_hash_link(struct map_elem **link, struct map_elem *elem);
-void map_hash_unlink(struct map_elem **link);
 void map_hash_count_add(struct map_hash *table, int change);
+/* Takes what link leads to out of the table; the caller retires it. */
+void map_hash_take_out(struct map_hash *table, struct map_elem **link);
 
 /* -EEXIST or -ENOENT where flags forbid the update, given what is there. */
 int map_hash_refuses(const struct map_elem *old, uint64_t flags);
@@ -103,7 +104,8 @@ int map_hash_host_lookup(struct shunt_map *map, const void *key, void *value);
 
 /* map_lru.c: the same for tables that evict. */
 int map_lru_store(struct map_hash *table, const void *key, const void *value, uint64_t flags, enum map_fill fill);
-int map_lru_delete(struct shunt_map *map, const void *key);
+/* Takes elem out of the order, under map->lock. */
+void map_lru_forget(struct map_hash *table, struct map_elem *elem);
 
 /* Writes key and value into an element that no reader knows. */
 void map_hash_fill_new(struct map_hash *table, struct map_elem *elem, const void *key, uint64_t hash, const void *value,

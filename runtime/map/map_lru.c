@@ -13,7 +13,7 @@
 /* Second chances given in one eviction. Bounds the time under the lock when everything is in use. */
 #define SCAN_MAX 128
 
-static void list_remove(struct map_hash *table, struct map_elem *elem)
+void map_lru_forget(struct map_hash *table, struct map_elem *elem)
 {
 	if (elem->newer)
 		elem->newer->older = elem->older;
@@ -36,14 +36,6 @@ static void list_add_newest(struct map_hash *table, struct map_elem *elem)
 	table->newest = elem;
 }
 
-/* Out of the table, by the link that leads to it. */
-static void take_out(struct map_hash *table, struct map_elem **link)
-{
-	list_remove(table, *link);
-	map_hash_unlink(link);
-	map_hash_count_add(table, -1);
-}
-
 static struct map_elem *evict(struct map_hash *table)
 {
 	struct map_elem *elem = table->oldest;
@@ -52,11 +44,11 @@ static struct map_elem *evict(struct map_hash *table)
 		if (!__atomic_load_n(map_elem_used(table, elem), __ATOMIC_RELAXED))
 			break;
 		__atomic_store_n(map_elem_used(table, elem), 0, __ATOMIC_RELAXED);
-		list_remove(table, elem);
+		map_lru_forget(table, elem);
 		list_add_newest(table, elem);
 		elem = table->oldest;
 	}
-	take_out(table, map_hash_locate(table, elem->key, elem->hash));
+	map_hash_take_out(table, map_hash_locate(table, elem->key, elem->hash));
 	return elem;
 }
 
@@ -87,7 +79,7 @@ int map_lru_store(struct map_hash *table, const void *key, const void *value, ui
 		map_hash_fill_percpu(table, old, value, fill);
 	} else if (!err && old) {
 		map_hash_link(link, elem);
-		list_remove(table, old);
+		map_lru_forget(table, old);
 		list_add_newest(table, elem);
 		map_pool_retire(table, old);
 		elem = NULL;
@@ -106,21 +98,4 @@ int map_lru_store(struct map_hash *table, const void *key, const void *value, ui
 	if (elem)
 		map_pool_put(table, elem);
 	return err;
-}
-
-int map_lru_delete(struct shunt_map *map, const void *key)
-{
-	struct map_hash *table = (struct map_hash *)map;
-	uint64_t hash = map_hash_of(table, key);
-	struct map_elem **link, *elem;
-
-	pthread_mutex_lock(&map->lock);
-	link = map_hash_locate(table, key, hash);
-	elem = *link;
-	if (elem) {
-		take_out(table, link);
-		map_pool_retire(table, elem);
-	}
-	pthread_mutex_unlock(&map->lock);
-	return elem ? 0 : -ENOENT;
 }
