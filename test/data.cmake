@@ -1,13 +1,22 @@
 # Per-CPU areas and maps.
-shunt_add_criterion(test_percpu LABELS unit SOURCES unit/percpu.c unit/percpu_add.c unit/percpu_ops.c LIBS shunt_static)
-# The same tests where glibc did not register rseq: every thread goes through getcpu.
-if(NOT SHUNT_SANITIZE MATCHES thread)
+set(PERCPU_TESTS percpu percpu_add percpu_ops)
+set(MAP_TESTS map_shape map_array map_hash map_lru map_lpm map_tables map_model map_batch)
+if(SHUNT_SANITIZE MATCHES thread)
+  # The runner there takes one file. Not percpu_ops: the sanitizer does not see that sequences in assembly order what they hand over.
+  list(REMOVE_ITEM PERCPU_TESTS percpu_ops)
+  foreach(name ${PERCPU_TESTS} ${MAP_TESTS})
+    shunt_add_criterion(test_${name} LABELS unit SOURCES unit/${name}.c LIBS shunt_static TSAN)
+  endforeach()
+else()
+  list(TRANSFORM PERCPU_TESTS REPLACE "(.+)" "unit/\\1.c")
+  list(TRANSFORM MAP_TESTS REPLACE "(.+)" "unit/\\1.c")
+  shunt_add_criterion(test_percpu LABELS unit SOURCES ${PERCPU_TESTS} LIBS shunt_static)
+  shunt_add_criterion(test_map LABELS unit SOURCES ${MAP_TESTS} LIBS shunt_static)
+  # The same tests where glibc did not register rseq: every thread goes through getcpu.
   add_test(NAME test_percpu_no_rseq COMMAND test_percpu --verbose=0 -j2)
   set_tests_properties(test_percpu_no_rseq PROPERTIES LABELS unit SKIP_RETURN_CODE 77 TIMEOUT 300
     ENVIRONMENT "GLIBC_TUNABLES=glibc.pthread.rseq=0;SHUNT_TEST_CPU_SOURCE=getcpu")
 endif()
-shunt_add_criterion(test_map LABELS unit LIBS shunt_static
-  SOURCES unit/map_shape.c unit/map_array.c unit/map_hash.c unit/map_lru.c unit/map_lpm.c unit/map_tables.c unit/map_model.c unit/map_batch.c)
 # Without Criterion, whose runner does not start under ThreadSanitizer.
 foreach(name map percpu)
   add_executable(stress_${name} stress/${name}.c)

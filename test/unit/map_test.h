@@ -3,8 +3,10 @@
 #ifndef TEST_UNIT_MAP_TEST_H
 #define TEST_UNIT_MAP_TEST_H
 
-#include <criterion/criterion.h>
+#include "pack_check.h"
+
 #include <errno.h>
+#include <stdbool.h>
 #include <shunt/log.h>
 #include <shunt/map.h>
 #include <shunt/percpu.h>

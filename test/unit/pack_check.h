@@ -86,6 +86,9 @@ const char *__tsan_default_options(void)
 #define cr_assert_not_null(a, ...) check_that(!!(a), #a " is not NULL", __VA_ARGS__)
 #define cr_assert_str_eq(a, b, ...) check_that(!strcmp((a), (b)), #a " == " #b, __VA_ARGS__)
 #define cr_assert_str_neq(a, b, ...) check_that(strcmp((a), (b)) != 0, #a " != " #b, __VA_ARGS__)
+#define cr_expect_eq cr_assert_eq
+#define cr_expect_lt cr_assert_lt
+#define cr_expect_not cr_assert_not
 #define cr_skip_test(why) (fprintf(stderr, "skipped: %s\n", why), _exit(CHECK_EXIT_SKIPPED))
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The per-CPU area: allocation, layout, zeroing; and where the CPU number comes from. */
-#include <criterion/criterion.h>
+#include "pack_check.h"
 #include "test/lacks.h"
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The exact add: nothing is lost, whatever migrates, is preempted, interrupted by signals or not registered for rseq. */
-#include <criterion/criterion.h>
+#include "pack_check.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
