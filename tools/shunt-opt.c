@@ -355,6 +355,7 @@ static void print_counts(const struct shunt_pass_counts *counts)
 		{ "dispatches", counts->dispatches },
 		{ "marked", counts->marked },
 		{ "static_calls", counts->static_calls },
+		{ "percpu_globals", counts->percpu_globals },
 		{ "exact_updates", counts->exact_updates },
 		{ "missed", counts->missed },
 	};

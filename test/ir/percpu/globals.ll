@@ -2,6 +2,8 @@
 ; is the host's object; ahead of time every variable of the section, at a distance from the image that a constructor fills in.
 ; RUN: %shunt-opt -p 'shunt-percpu<cpu=rseq:2340>' %s -o %t.ll
 ; RUN: %FileCheck %s --check-prefixes=CHECK,JIT < %t.ll
+; RUN: %shunt-opt -p 'shunt-percpu<cpu=rseq:2340>' --stats %s 2>&1 | %FileCheck %s --check-prefix=COUNTS
+; COUNTS: percpu_globals 2
 ; RUN: %shunt-opt -p 'shunt-percpu<cpu=rseq:2340>' %t.ll -o %t.again.ll
 ; RUN: grep -v ModuleID %t.ll > %t.1 && grep -v ModuleID %t.again.ll > %t.2 && cmp %t.1 %t.2
 ; RUN: %shunt-opt -p 'shunt-percpu<cpu=rseq>' %s -o %t.ll
