@@ -15,6 +15,7 @@ enum shunt_plan_op {
 	SHUNT_PLAN_OP_EQUAL,    /* pointer == programs[program]: jump there; else next node */
 	SHUNT_PLAN_OP_ABOVE,    /* pointer > programs[program]: go to node `node`; else next node */
 	SHUNT_PLAN_OP_ANCHOR,   /* later compares are relative to an anchor of the target's choice, next node. First node only */
+	SHUNT_PLAN_OP_INSIDE,   /* a pointer within the plan's bounds goes to node `node`; else next node. Needs an ANCHOR as first node */
 	/* A pointer outside the plan's bounds goes to the next fallback. As first node it is an ANCHOR too; a later one needs an ANCHOR as
 	 * first node */
 	SHUNT_PLAN_OP_RANGE,
@@ -26,7 +27,7 @@ struct shunt_plan_node {
 	enum shunt_plan_op op;
 	bool align16;     /* this node starts at a multiple of 16 bytes: fetched in one piece when it is jumped to */
 	uint32_t program; /* EQUAL, ABOVE: index into programs; PART: into parts */
-	uint32_t node;    /* ABOVE: index of a later node */
+	uint32_t node;    /* ABOVE, INSIDE: index of a later node */
 };
 
 struct shunt_plan {
@@ -36,6 +37,7 @@ struct shunt_plan {
 	uint32_t nr_nodes;
 	uint32_t depth; /* compares on the longest path */
 	bool is_literal; /* every compare is emitted, also one whose result the flags hold already (the kernel's shape) */
+	bool outside_is_below; /* anchored: an ABOVE takes a pointer above the bounds for one below them, so that both go the same way */
 
 	/*
 	 * A large tree may be made of parts, each in a place of its own, so that a change makes one of them anew and the tree above them. They

@@ -13,6 +13,8 @@ static bool is_valid_node(const struct shunt_plan *plan, uint32_t index)
 		return node->program < plan->nr_programs;
 	case SHUNT_PLAN_OP_ABOVE:
 		return node->program < plan->nr_programs && node->node > index && node->node < plan->nr_nodes;
+	case SHUNT_PLAN_OP_INSIDE:
+		return plan->nr_programs > 0 && plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR && node->node > index && node->node < plan->nr_nodes;
 	case SHUNT_PLAN_OP_ANCHOR:
 		return index == 0 && plan->nr_programs > 0 && !plan->is_part;
 	case SHUNT_PLAN_OP_RANGE:
@@ -45,7 +47,7 @@ static bool take_nodes(struct shunt_tree *tree)
 		if (!is_valid_node(plan, i))
 			return false;
 		tree->nodes[i].align_mask = plan->nodes[i].align16 ? 15 : 0;
-		if (plan->nodes[i].op == SHUNT_PLAN_OP_ABOVE)
+		if (plan->nodes[i].op == SHUNT_PLAN_OP_ABOVE || plan->nodes[i].op == SHUNT_PLAN_OP_INSIDE)
 			tree->nodes[plan->nodes[i].node].is_jumped_to = true;
 	}
 	return plan->nodes[plan->nr_nodes - 1].op == SHUNT_PLAN_OP_FALLBACK && are_valid_programs(plan);
@@ -107,6 +109,8 @@ int shunt_tree_lay_out(struct shunt_tree *tree, const struct shunt_plan *plan, e
 	}
 	if (plan->is_part || plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR || plan->nodes[0].op == SHUNT_PLAN_OP_RANGE)
 		tree->is_anchored = tree->high - tree->low <= ops->max_span;
+	while (plan->nodes[tree->first_fallback].op != SHUNT_PLAN_OP_FALLBACK)
+		tree->first_fallback++;
 	ops->measure(tree);
 	do
 		tree->len = place_nodes(tree, addr);

@@ -37,6 +37,7 @@ struct shunt_tree {
 	bool is_anchored;      /* compares are relative to an anchor of the target's choice */
 	bool is_in_chunks;     /* arm64: and in units of 64 bytes */
 	bool reuses_flags;     /* see shunt_tree_has_flags() */
+	uint32_t first_fallback; /* the first node that is one */
 	uint32_t len;          /* bytes, once laid out */
 	size_t start;          /* of the tree in the buffer */
 	uint32_t *jumps;       /* the nodes whose jump is short and may have to grow */

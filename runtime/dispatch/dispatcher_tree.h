@@ -11,7 +11,7 @@
 
 #include "runtime/dispatch/dispatcher.h"
 
-#define SHUNT_PARTS_FROM 96u /* and back to one tree below half of that */
+#define SHUNT_PARTS_FROM 65u /* and back to one tree below half of that */
 
 /* The code for a whole list, by the dispatcher's plan and fallback. On failure nothing is left. */
 int shunt_dispatcher_tree_make(const struct shunt_dispatcher *dispatcher, const struct shunt_dispatcher_entry *list, uint32_t nr,

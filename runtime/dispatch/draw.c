@@ -58,6 +58,10 @@ static void draw_node(const struct drawing *drawing, uint32_t index)
 	case SHUNT_PLAN_OP_ANCHOR:
 		fprintf(out, "  n%u [label=\"subtract the anchor\"];\n  n%u -> n%u;\n", index, index, index + 1);
 		break;
+	case SHUNT_PLAN_OP_INSIDE:
+		fprintf(out, "  n%u [label=\"among the programs\"];\n  n%u -> n%u [label=\"yes\"];\n  n%u -> n%u [label=\"no\"];\n", index, index, node->node,
+			index, index + 1);
+		break;
 	case SHUNT_PLAN_OP_RANGE:
 		while (drawing->plan->nodes[to].op != SHUNT_PLAN_OP_FALLBACK)
 			to++;

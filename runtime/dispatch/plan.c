@@ -7,13 +7,16 @@
  * kernel    ANCHOR, then the Linux BPF dispatcher's tree: as balanced, every upper half at a multiple of 16 bytes. The kernel compares
  *           against sign-extended 32-bit addresses; ours do not fit those, so the compares are relative to an anchor
  * weighted  RANGE, then halving by weight; a program that weighs a third of what is left is tested before that
- * default   linear up to 3; from 4 on up to 4 programs that outweigh the others, RANGE, then a tree whose leaves are chains of up to 2
- *           EQUALs, upper halves at multiples of 16 bytes. Of many programs the same tree, cut into parts below its upper levels
+ * default   linear up to 3; from 4 on up to 4 programs that outweigh the others, then the kernel's tree with a way out for foreign
+ *           pointers: outside the programs they go to the lowest ones, falling through every compare, and INSIDE lets them out before
+ *           the last ones. Of many programs the same with leaves of two, cut into parts below its upper levels
  *
- * Measured on Zen 3 (bench_dispatch): what counts is branches on the way, taken or not, a third of a nanosecond each. Leaves of two need as
- * many for a miss as leaves of one and fewer for a hit; leaves of four are better for random traffic (7 %), and worse for traffic that is
- * predicted (16 %). Where a jump lands unaligned it costs another cycle now and then. A second jump by the flags of one compare saves bytes
- * and costs a cycle: the processor fuses a compare with the one jump behind it. So default and weighted plans are literal.
+ * Measured on Zen 3 (bench_dispatch), in cycles of 0.31 ns: a jump that is taken costs one; of compares that fall through, four in a row
+ * nothing, six one, eleven two. So a range check ahead of everything costs a foreign pointer a cycle, as its jump is taken, and one that
+ * lets insiders jump costs half of the programs that. Leaves of two save compares for hits, but the fallback behind one is jumped to for
+ * two different gaps between programs, which costs a predictor up to 17 % when misses take turns, and 10 % among 8 programs. Where a
+ * jump lands unaligned it costs another cycle now and then. A second jump by the flags of one compare saves bytes and costs a cycle:
+ * the processor fuses a compare with the one jump behind it. So default and weighted plans are literal.
  *
  * A leaf that matches nothing falls through to its own FALLBACK node, a bare indirect jump of a few bytes: shorter than a
  * jump to a shared one would be.
@@ -29,6 +32,11 @@
 #define PROGRAMS_MAX (1u << 20)
 /* Most programs in a row that are tested since each weighs a third of the rest. */
 #define WEIGHTED_HOT_MAX 32u
+/* Compares that fall through which a pointer outside the programs sees: so many in a row cost nothing beside a bare fallback. */
+#define OUTSIDE_MAX 4u
+#define NOT_LOWEST UINT32_MAX
+/* Most programs in a chain of the default plan because they are rarely called. */
+#define RARE_MAX 24u
 
 struct builder {
 	struct shunt_plan_node *nodes;
@@ -212,6 +220,54 @@ static uint32_t add_weighted(struct builder *builder, uint32_t *order, uint32_t 
 	return nr_heavy + 1 + (depth_lower > depth_upper ? depth_lower : depth_upper);
 }
 
+/* Compares on the longest way through add_halves with leaves of one. */
+static uint32_t depth_of_halves(uint32_t nr)
+{
+	uint32_t depth = 1;
+
+	for (; nr > 1; nr = nr / 2 + nr % 2)
+		depth++;
+	return depth;
+}
+
+/*
+ * The lowest programs, behind `before` compares. Foreign pointers outside the bounds come down here without having taken a jump, and are let
+ * out before they have seen more than OUTSIDE_MAX compares. No padding below that makes up for its bytes.
+ */
+static uint32_t add_lowest(struct builder *builder, const uint32_t *order, uint32_t nr, uint32_t before)
+{
+	uint32_t lower = nr / 2 + nr % 2;
+	uint32_t above, inside, depth_lower, depth_upper;
+
+	if (before + depth_of_halves(nr) <= OUTSIDE_MAX)
+		return add_halves(builder, order, nr, 1, true);
+	if (before + 1 >= OUTSIDE_MAX || nr == 1) {
+		inside = add(builder, SHUNT_PLAN_OP_INSIDE, 0);
+		add(builder, SHUNT_PLAN_OP_FALLBACK, 0);
+		builder->nodes[inside].node = builder->nr;
+		depth_lower = add_halves(builder, order, nr, 1, false);
+		return 1 + depth_lower;
+	}
+	above = add(builder, SHUNT_PLAN_OP_ABOVE, order[lower - 1]);
+	depth_lower = add_lowest(builder, order, lower, before + 1);
+	builder->nodes[above].node = builder->nr;
+	depth_upper = add_halves(builder, order + lower, nr - lower, 1, true);
+	builder->nodes[builder->nodes[above].node].align16 = true;
+	return 1 + (depth_lower > depth_upper ? depth_lower : depth_upper);
+}
+
+/* True when hot programs get three quarters of the calls: the others are few, and a chain mispredicts once for each where halves do twice. */
+static bool are_rare(const uint32_t *order, uint32_t nr, const uint32_t *hot, uint32_t nr_hot, const uint32_t *weights)
+{
+	uint64_t of_hot = 0, of_others = 0;
+
+	for (uint32_t i = 0; i < nr_hot; i++)
+		of_hot += weight_of(weights, hot[i]);
+	for (uint32_t i = 0; i < nr; i++)
+		of_others += weight_of(weights, order[i]);
+	return of_hot >= 3 * of_others;
+}
+
 static uint32_t add_default(struct builder *builder, uint32_t *order, uint32_t nr, const uint32_t *weights)
 {
 	uint32_t hot[SHUNT_PLAN_HOT_MAX];
@@ -221,8 +277,14 @@ static uint32_t add_default(struct builder *builder, uint32_t *order, uint32_t n
 		return add_weighted_chain(builder, order, nr, weights);
 	if (weights)
 		nr_hot = take_hot(order, &nr, weights, hot);
-	add_head(builder, hot, nr_hot);
-	return 1 + nr_hot + add_halves(builder, order, nr, SHUNT_PLAN_LEAF_MAX, true);
+	if (nr_hot && nr <= RARE_MAX && are_rare(order, nr, hot, nr_hot, weights)) {
+		add_head(builder, hot, nr_hot);
+		return 1 + nr_hot + add_weighted_chain(builder, order, nr, weights);
+	}
+	add(builder, SHUNT_PLAN_OP_ANCHOR, 0);
+	for (uint32_t i = 0; i < nr_hot; i++)
+		add(builder, SHUNT_PLAN_OP_EQUAL, hot[i]);
+	return nr_hot + add_lowest(builder, order, nr, nr_hot);
 }
 
 static uint32_t add_kind(struct builder *builder, enum shunt_plan_kind kind, uint32_t *order, uint32_t nr,
@@ -305,17 +367,26 @@ int shunt_plan_make(enum shunt_plan_kind kind, const uint64_t *programs, const u
 	depth = add_kind(&builder, kind, order, nr, weights);
 	free(order);
 	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = builder.nodes, .nr_nodes = builder.nr,
-				    .depth = depth,
+				    .depth = depth, .outside_is_below = kind == SHUNT_PLAN_DEFAULT,
 				    .is_literal = kind == SHUNT_PLAN_KERNEL || kind == SHUNT_PLAN_DEFAULT || kind == SHUNT_PLAN_WEIGHTED };
 	return 0;
 }
 
-/* Halves the parts from `from` to `to`: a part is a PART node, or with order the tree over its programs. */
-static uint32_t add_parts(struct builder *builder, const uint32_t *last, uint32_t from, uint32_t to, const uint32_t *order)
+/*
+ * Halves the parts from `from` to `to`: a part is a PART node, or with order the tree over its programs. before: as for add_lowest, or
+ * NOT_LOWEST.
+ */
+static uint32_t add_parts(struct builder *builder, const uint32_t *last, uint32_t from, uint32_t to, const uint32_t *order, uint32_t before)
 {
 	uint32_t middle = from + (to - from) / 2 + (to - from) % 2;
-	uint32_t above, depth_lower, depth_upper;
+	uint32_t above, inside, depth_lower, depth_upper;
 
+	if (before != NOT_LOWEST && (before + 1 >= OUTSIDE_MAX || to - from == 1)) {
+		inside = add(builder, SHUNT_PLAN_OP_INSIDE, 0);
+		add(builder, SHUNT_PLAN_OP_FALLBACK, 0);
+		builder->nodes[inside].node = builder->nr;
+		return 1 + add_parts(builder, last, from, to, order, NOT_LOWEST);
+	}
 	if (to - from == 1) {
 		uint32_t first = from ? last[from - 1] + 1 : 0;
 
@@ -325,9 +396,9 @@ static uint32_t add_parts(struct builder *builder, const uint32_t *last, uint32_
 		return 0;
 	}
 	above = add(builder, SHUNT_PLAN_OP_ABOVE, last[middle - 1]);
-	depth_lower = add_parts(builder, last, from, middle, order);
+	depth_lower = add_parts(builder, last, from, middle, order, before == NOT_LOWEST ? before : before + 1);
 	builder->nodes[above].node = builder->nr;
-	depth_upper = add_parts(builder, last, middle, to, order);
+	depth_upper = add_parts(builder, last, middle, to, order, NOT_LOWEST);
 	builder->nodes[builder->nodes[above].node].align16 = to - middle > 1 || order;
 	return 1 + (depth_lower > depth_upper ? depth_lower : depth_upper);
 }
@@ -346,7 +417,7 @@ int shunt_plan_make_part(const uint64_t *programs, uint32_t nr, struct shunt_pla
 	depth = add_halves(&builder, order, nr, SHUNT_PLAN_LEAF_MAX, true);
 	free(order);
 	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = builder.nodes, .nr_nodes = builder.nr, .depth = depth,
-				    .is_literal = true, .is_part = true };
+				    .is_literal = true, .outside_is_below = true, .is_part = true };
 	return 0;
 }
 
@@ -362,14 +433,16 @@ static int make_above_parts(const uint64_t *programs, uint32_t nr_programs, cons
 		err = begin(&builder, nr_programs, &order);
 	if (err)
 		return err;
-	add_head(&builder, hot, nr_hot);
-	depth = 1 + nr_hot + add_parts(&builder, last, 0, nr_parts, is_whole ? order : NULL);
-	/* Where pointers out of bounds go. A whole plan's range check takes the first leaf's. */
+	add(&builder, SHUNT_PLAN_OP_ANCHOR, 0);
+	for (uint32_t i = 0; i < nr_hot; i++)
+		add(&builder, SHUNT_PLAN_OP_EQUAL, hot[i]);
+	depth = nr_hot + add_parts(&builder, last, 0, nr_parts, is_whole ? order : NULL, nr_hot);
+	/* The rules want it, for a head as for any plan. */
 	if (!is_whole)
 		add(&builder, SHUNT_PLAN_OP_FALLBACK, 0);
 	free(order);
 	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr_programs, .nodes = builder.nodes, .nr_nodes = builder.nr,
-				    .depth = depth, .is_literal = true, .nr_parts = nr_parts };
+				    .depth = depth, .is_literal = true, .outside_is_below = true, .nr_parts = nr_parts };
 	return 0;
 }
 

@@ -6,7 +6,7 @@
 #include <shunt/dispatcher.h>
 #include "targets/plan.h"
 
-/* Most EQUALs in a row at a leaf of the default plan, and most programs tested ahead of its tree. */
+/* Most EQUALs in a row at a leaf of the weighted plan and of parts, and most programs tested ahead of the default plan's tree. */
 #define SHUNT_PLAN_LEAF_MAX 2u
 #define SHUNT_PLAN_HOT_MAX 4u
 

@@ -21,7 +21,8 @@ enum arm64_cond {
 	ARM64_EQ = 0x0,
 	ARM64_NE = 0x1,
 	ARM64_HI = 0x8, /* higher, unsigned */
-	ARM64_GT = 0xc, /* greater, signed */
+	ARM64_LS = 0x9, /* lower or same, unsigned */
+	ARM64_LT = 0xb, /* less, signed */
 };
 
 /* The trap word: udf #0xcccc. Permanently undefined on every arm64, unlike brk, which debuggers take for theirs. */

@@ -3,16 +3,18 @@
  * Dispatch trees on arm64. The pointer is in x18; x16, x17 and the flags are all that may be changed.
  *
  *	without an anchor      adrp x16, program; add x16, x16, #lo12; cmp x18, x16
- *	with one, once         adrp x16, low; add x16, x16, #lo12; sub x16, x18, x16; ror x16, x16, #6
- *	      then a compare   cmp x16, #(program - low) / 64
+ *	with one, once         adrp x16, high; add x16, x16, #lo12; sub x16, x16, x18; ror x16, x16, #6
+ *	      then a compare   cmp x16, #(high - program) / 64
  *
- * The anchor is the lower bound (the first program).
+ * The anchor is the upper bound (the last program), so order is reversed there: "above" is "less".
  *
  * The rotation is for programs that are all 64-byte aligned. It divides by 64 so that most distances fit an imm12, and a pointer
  * between two chunks gets its low bits at the top: huge, so equal to no program. As it is one-to-one, no foreign pointer matches.
  * Where any program is not aligned the distance is compared in bytes.
  *
- * Order relative to an anchor is signed: exact for every distance that is compared, whichever form the compare takes.
+ * Order relative to an anchor is signed: exact for every distance that is compared, whichever form the compare takes. The top bits of a
+ * rotated distance are 0 where the pointer is aligned, so pointers on either side of the bounds are further away than any program
+ * then: outside_is_below holds without a word. Where compares are in bytes, pointers above the bounds go the way of the last program.
  */
 #include "targets/arm64/tree.h"
 #include "targets/arm64/encode.h"
@@ -26,7 +28,7 @@
 static bool is_in_chunks(const struct shunt_tree *tree)
 {
 	const struct shunt_plan *plan = tree->plan;
-	uint64_t bits = plan->bits | tree->low;
+	uint64_t bits = plan->bits | tree->high;
 
 	for (uint32_t i = 0; i < plan->nr_programs; i++)
 		bits |= plan->programs[i];
@@ -43,7 +45,7 @@ static void emit_load_addr(struct shunt_code *code, enum arm64_reg to, uint64_t 
 /* The distance from the anchor as x16 has it. */
 static uint64_t distance_of(const struct shunt_tree *tree, uint64_t addr)
 {
-	return tree->is_in_chunks ? (addr - tree->low) >> CHUNK_SHIFT : addr - tree->low;
+	return tree->is_in_chunks ? (tree->high - addr) >> CHUNK_SHIFT : tree->high - addr;
 }
 
 static void emit_cmp_wide(struct shunt_code *code, uint64_t value)
@@ -98,20 +100,29 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 		break;
 	case SHUNT_PLAN_OP_ABOVE:
 		emit_compare(tree, code, node->program);
-		arm64_bcond_imm19(code, tree->is_anchored ? ARM64_GT : ARM64_HI, shunt_tree_addr(tree, code, node->node));
+		arm64_bcond_imm19(code, tree->is_anchored ? ARM64_LT : ARM64_HI, shunt_tree_addr(tree, code, node->node));
+		break;
+	case SHUNT_PLAN_OP_INSIDE:
+		/* Without an anchor every pointer is let in. */
+		if (tree->is_anchored) {
+			emit_range(code, distance_of(tree, tree->low));
+			arm64_bcond_imm19(code, ARM64_LS, shunt_tree_addr(tree, code, node->node));
+		} else {
+			arm64_b_imm26(code, shunt_tree_addr(tree, code, node->node));
+		}
 		break;
 	case SHUNT_PLAN_OP_ANCHOR:
 	case SHUNT_PLAN_OP_RANGE:
 		if (!tree->is_anchored)
 			break;
 		if (index == 0) {
-			emit_load_addr(code, ARM64_X16, tree->low);
-			arm64_sub_reg_reg_reg(code, ARM64_X16, ARM64_X18, ARM64_X16);
+			emit_load_addr(code, ARM64_X16, tree->high);
+			arm64_sub_reg_reg_reg(code, ARM64_X16, ARM64_X16, ARM64_X18);
 			if (tree->is_in_chunks)
 				arm64_ror_reg_reg_imm6(code, ARM64_X16, ARM64_X16, CHUNK_SHIFT);
 		}
 		if (node->op == SHUNT_PLAN_OP_RANGE) {
-			emit_range(code, distance_of(tree, tree->high));
+			emit_range(code, distance_of(tree, tree->low));
 			arm64_bcond_imm19(code, ARM64_HI, shunt_tree_addr(tree, code, shunt_tree_next_fallback(tree, index)));
 		}
 		break;
@@ -147,6 +158,11 @@ static uint16_t compare_len(const struct shunt_tree *tree, uint32_t program)
 	return value < SUB_CMP_LIMIT ? 2 * WORD : 3 * WORD;
 }
 
+static uint16_t range_len(const struct shunt_tree *tree)
+{
+	return arm64_is_imm12(distance_of(tree, tree->low)) ? WORD : 3 * WORD;
+}
+
 /* No jump grows: one form of each reaches as far as any tree goes. */
 static void measure_node(struct shunt_tree *tree, uint32_t index, struct shunt_tree_node *out)
 {
@@ -160,6 +176,11 @@ static void measure_node(struct shunt_tree *tree, uint32_t index, struct shunt_t
 	case SHUNT_PLAN_OP_ABOVE:
 		out->len = (uint16_t)(compare_len(tree, node->program) + WORD);
 		break;
+	case SHUNT_PLAN_OP_INSIDE:
+		out->len = WORD;
+		if (tree->is_anchored)
+			out->len = (uint16_t)(range_len(tree) + WORD);
+		break;
 	case SHUNT_PLAN_OP_ANCHOR:
 	case SHUNT_PLAN_OP_RANGE:
 		out->len = 0;
@@ -168,7 +189,7 @@ static void measure_node(struct shunt_tree *tree, uint32_t index, struct shunt_t
 		if (index == 0)
 			out->len = (uint16_t)(3 * WORD + (tree->is_in_chunks ? WORD : 0));
 		if (node->op == SHUNT_PLAN_OP_RANGE)
-			out->len = (uint16_t)(out->len + (arm64_is_imm12(distance_of(tree, tree->high)) ? WORD : 3 * WORD) + WORD);
+			out->len = (uint16_t)(out->len + range_len(tree) + WORD);
 		break;
 	case SHUNT_PLAN_OP_FALLBACK:
 		out->len = 2 * WORD;

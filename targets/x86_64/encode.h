@@ -19,6 +19,7 @@ enum x86_64_cond { /* the low four bits of a conditional jump's opcode */
 	X86_64_B = 0x2, /* below, unsigned */
 	X86_64_AE = 0x3, /* not below: also no carry */
 	X86_64_E = 0x4,
+	X86_64_BE = 0x6, /* below or equal, unsigned */
 	X86_64_A = 0x7, /* above, unsigned */
 	X86_64_L = 0xc, /* less, signed */
 };

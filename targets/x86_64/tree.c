@@ -58,14 +58,19 @@ static void emit_retpoline(struct shunt_code *code)
 	x86_64_int3(code);
 }
 
+/* A retpoline is long, so there are two: where pointers outside the programs come out, and in the last node for all others. */
+static bool has_retpoline(const struct shunt_tree *tree, uint32_t node)
+{
+	return node == tree->plan->nr_nodes - 1 || node == tree->first_fallback;
+}
+
 static void emit_fallback(struct shunt_tree *tree, struct shunt_code *code, uint32_t node)
 {
 	uint32_t last = tree->plan->nr_nodes - 1;
 
 	switch (tree->fallback) {
 	case SHUNT_FALLBACK_RETPOLINE:
-		/* Long, so there is one, in the last node. */
-		if (node != last)
+		if (!has_retpoline(tree, node))
 			emit_jmp_node(tree, code, node, last);
 		else
 			emit_retpoline(code);
@@ -80,7 +85,12 @@ static void emit_fallback(struct shunt_tree *tree, struct shunt_code *code, uint
 	x86_64_int3(code); /* stops straight-line speculation behind the jump */
 }
 
-/* An ABOVE jumps to a part itself; nothing is emitted for a part that nothing else leads to. */
+static bool leads_to_part(const struct shunt_plan *plan, const struct shunt_plan_node *node)
+{
+	return plan->nodes[node->node].op == SHUNT_PLAN_OP_PART;
+}
+
+/* An ABOVE or INSIDE jumps to a part itself; nothing is emitted for a part that nothing else leads to. */
 static bool is_passed_over(const struct shunt_tree *tree, uint32_t index)
 {
 	const struct shunt_plan_node *nodes = tree->plan->nodes;
@@ -93,7 +103,8 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 {
 	const struct shunt_plan *plan = tree->plan;
 	const struct shunt_plan_node *node = &plan->nodes[index];
-	enum x86_64_cond above = tree->is_anchored ? X86_64_L : X86_64_A;
+	/* Unsigned, high - pointer is more than any other value for pointers on either side of the bounds. */
+	enum x86_64_cond above = !tree->is_anchored ? X86_64_A : plan->outside_is_below ? X86_64_B : X86_64_L;
 
 	switch (node->op) {
 	case SHUNT_PLAN_OP_EQUAL:
@@ -103,10 +114,23 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 		break;
 	case SHUNT_PLAN_OP_ABOVE:
 		emit_compare(tree, code, node->program);
-		if (plan->nodes[node->node].op == SHUNT_PLAN_OP_PART)
+		if (leads_to_part(plan, node))
 			x86_64_jcc_rel32(code, above, plan->parts[plan->nodes[node->node].program]);
 		else
 			emit_jcc(code, above, shunt_tree_addr(tree, code, node->node), tree->nodes[index].is_long);
+		break;
+	case SHUNT_PLAN_OP_INSIDE:
+		/* Without an anchor every pointer is let in. */
+		if (tree->is_anchored)
+			x86_64_cmp_reg_imm(code, X86_64_R11, (int64_t)(tree->high - tree->low));
+		if (leads_to_part(plan, node) && tree->is_anchored)
+			x86_64_jcc_rel32(code, X86_64_BE, plan->parts[plan->nodes[node->node].program]);
+		else if (leads_to_part(plan, node))
+			x86_64_jmp_rel32(code, plan->parts[plan->nodes[node->node].program]);
+		else if (tree->is_anchored)
+			emit_jcc(code, X86_64_BE, shunt_tree_addr(tree, code, node->node), tree->nodes[index].is_long);
+		else
+			emit_jmp_node(tree, code, index, node->node);
 		break;
 	case SHUNT_PLAN_OP_ANCHOR:
 	case SHUNT_PLAN_OP_RANGE:
@@ -161,7 +185,7 @@ static void measure_fallback(struct shunt_tree *tree, uint32_t index, struct shu
 {
 	uint32_t last = tree->plan->nr_nodes - 1;
 
-	if (tree->fallback == SHUNT_FALLBACK_RETPOLINE && index != last) {
+	if (tree->fallback == SHUNT_FALLBACK_RETPOLINE && !has_retpoline(tree, index)) {
 		out->len = SHORT_LEN;
 		shunt_tree_jumps(tree, index, last, JMP_GROWTH);
 	} else if (tree->fallback == SHUNT_FALLBACK_RETPOLINE) {
@@ -181,12 +205,21 @@ static void measure_node(struct shunt_tree *tree, uint32_t index, struct shunt_t
 		out->len = (uint16_t)((shunt_tree_has_flags(tree, index) ? 0 : compare_len(tree, node->program)) + JCC_LONG_LEN);
 		break;
 	case SHUNT_PLAN_OP_ABOVE:
-		if (plan->nodes[node->node].op == SHUNT_PLAN_OP_PART) {
+		if (leads_to_part(plan, node)) {
 			out->len = (uint16_t)(compare_len(tree, node->program) + JCC_LONG_LEN);
 			break;
 		}
 		out->len = (uint16_t)(compare_len(tree, node->program) + SHORT_LEN);
 		shunt_tree_jumps(tree, index, node->node, JCC_GROWTH);
+		break;
+	case SHUNT_PLAN_OP_INSIDE:
+		out->len = tree->is_anchored ? cmp_imm_len(tree->high - tree->low) : 0;
+		if (leads_to_part(plan, node)) {
+			out->len = (uint16_t)(out->len + (tree->is_anchored ? JCC_LONG_LEN : JMP_LONG_LEN));
+			break;
+		}
+		out->len = (uint16_t)(out->len + SHORT_LEN);
+		shunt_tree_jumps(tree, index, node->node, tree->is_anchored ? JCC_GROWTH : JMP_GROWTH);
 		break;
 	case SHUNT_PLAN_OP_ANCHOR:
 	case SHUNT_PLAN_OP_RANGE:

@@ -17,7 +17,8 @@ void arm64_for_each_encoding(encoding_check *check)
 	ENCODING("b.eq #8", "40000054", arm64_bcond_imm19(c, ARM64_EQ, A + 8));
 	ENCODING("b.ne #8", "41000054", arm64_bcond_imm19(c, ARM64_NE, A + 8));
 	ENCODING("b.hi #4096", "08800054", arm64_bcond_imm19(c, ARM64_HI, A + 4096));
-	ENCODING("b.gt #-8", "ccffff54", arm64_bcond_imm19(c, ARM64_GT, A - 8));
+	ENCODING("b.lt #-8", "cbffff54", arm64_bcond_imm19(c, ARM64_LT, A - 8));
+	ENCODING("b.ls #8", "49000054", arm64_bcond_imm19(c, ARM64_LS, A + 8));
 	ENCODING("bl #4096", "00040094", arm64_bl_imm26(c, A + 4096));
 	ENCODING("tbz w17, #0, #32764", "f1ff0336", arm64_tbz_bit0_imm14(c, ARM64_X17, A + 32764));
 	ENCODING("ret", "c0035fd6", arm64_ret(c));

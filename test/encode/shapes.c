@@ -80,6 +80,7 @@ static void add_halves(struct shunt_plan *plan, struct shunt_plan_node *nodes, s
 static void add_graph(struct shunt_plan *plan, struct shunt_plan_node *nodes, bool align16)
 {
 	static const enum shunt_plan_op ops[] = { SHUNT_PLAN_OP_EQUAL, SHUNT_PLAN_OP_ABOVE, SHUNT_PLAN_OP_ABOVE, SHUNT_PLAN_OP_FALLBACK };
+	bool is_anchored = nodes[0].op == SHUNT_PLAN_OP_ANCHOR;
 	uint32_t first = plan->nr_nodes, nr = 3 * plan->nr_programs;
 	uint64_t state = plan->nr_programs;
 
@@ -92,6 +93,8 @@ static void add_graph(struct shunt_plan *plan, struct shunt_plan_node *nodes, bo
 			.align16 = align16 && (bits >> 16) % 3 == 0,
 			.program = repeats ? nodes[i - 1].program : (uint32_t)(bits >> 32) % plan->nr_programs,
 		};
+		if (is_anchored && (bits >> 40) % 16 == 0)
+			nodes[i].op = SHUNT_PLAN_OP_INSIDE;
 		/* Mostly near, so that many jumps meet. */
 		nodes[i].node = i + 1 + (uint32_t)(bits >> 24) % (i + 8 < first + nr ? 7 : first + nr - i);
 	}
@@ -105,7 +108,7 @@ void shape_plan(struct shape shape, const uint64_t *programs, uint32_t nr, struc
 
 	if (!nodes)
 		abort();
-	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = nodes,
+	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = nodes, .outside_is_below = nr % 2,
 				    .is_literal = shape.align16 && shape.head != SHUNT_PLAN_OP_RANGE };
 	if (nr && (shape.head == SHUNT_PLAN_OP_ANCHOR || shape.head == SHUNT_PLAN_OP_RANGE))
 		nodes[out->nr_nodes++].op = shape.head;
@@ -132,6 +135,10 @@ bool shape_finds(const struct shunt_plan *plan, uint64_t pointer)
 			break;
 		case SHUNT_PLAN_OP_ABOVE:
 			if (pointer > plan->programs[node->program])
+				i = node->node;
+			break;
+		case SHUNT_PLAN_OP_INSIDE:
+			if (pointer >= plan->programs[0] && pointer <= plan->programs[plan->nr_programs - 1])
 				i = node->node;
 			break;
 		case SHUNT_PLAN_OP_FALLBACK:

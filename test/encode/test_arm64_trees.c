@@ -156,7 +156,7 @@ Test(arm64_trees, compare_with_12_bytes_within_4096_chunks_and_16_beyond)
 	static const struct { uint64_t chunk; size_t len; } cases[] = {
 		{ 1, 12 }, { 4095, 12 }, { 4096, 12 }, { 4097, 16 }, { 0xffff, 16 }, { 0x10001, 16 }, { 0xff000, 12 }, { 0xfffff, 16 },
 	};
-	const struct shunt_plan_node two[] = { { .op = SHUNT_PLAN_OP_ANCHOR }, { .op = SHUNT_PLAN_OP_EQUAL, .program = 1 },
+	const struct shunt_plan_node two[] = { { .op = SHUNT_PLAN_OP_ANCHOR }, { .op = SHUNT_PLAN_OP_EQUAL },
 					       { .op = SHUNT_PLAN_OP_FALLBACK } };
 	const struct shunt_plan_node none[] = { { .op = SHUNT_PLAN_OP_ANCHOR }, { .op = SHUNT_PLAN_OP_FALLBACK } };
 

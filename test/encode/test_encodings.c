@@ -115,10 +115,10 @@ Test(reach, arm64_branches_reach_128_mib_and_1_mib_in_words)
 	cr_expect_eq(ARM(X, arm64_b_imm26(c, X + 128 * mib)), -ERANGE);
 	cr_expect_eq(ARM(X, arm64_b_imm26(c, X - 128 * mib)), 0);
 	cr_expect_eq(ARM(X, arm64_b_imm26(c, X - 128 * mib - 4)), -ERANGE);
-	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_GT, X + mib - 4)), 0);
-	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_GT, X + mib)), -ERANGE);
-	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_GT, X - mib)), 0);
-	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_GT, X - mib - 4)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_LT, X + mib - 4)), 0);
+	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_LT, X + mib)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_LT, X - mib)), 0);
+	cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_LT, X - mib - 4)), -ERANGE);
 	cr_expect_eq(ARM(X, arm64_ldr_reg_imm19(c, ARM64_X16, X + mib - 4)), 0);
 	cr_expect_eq(ARM(X, arm64_ldr_reg_imm19(c, ARM64_X16, X + mib)), -ERANGE);
 	cr_expect_eq(ARM(X, arm64_ldr_reg_imm19(c, ARM64_X16, X - mib)), 0);

@@ -133,7 +133,7 @@ static void check_random_trees(const struct shunt_target *target, uint64_t seed,
 
 Test(llvm, finds_nothing_but_the_instructions_of_a_tree_in_x86_64_trees)
 {
-	static const char *const allowed[] = { "lea r11, [rip ", "sub r11, r10", "cmp r11, ", "cmp r10, r11", "je ",  "ja ",    "jl ", "jmp ",
+	static const char *const allowed[] = { "lea r11, [rip ", "sub r11, r10", "cmp r11, ", "cmp r10, r11", "je ",  "ja ",    "jb ", "jbe ", "jl ", "jmp ",
 					       "call 7",         "pause",        "lfence",    "ret",          "nop", "int3",
 					       "mov qword ptr [rsp], r10", NULL };
 
@@ -143,9 +143,9 @@ Test(llvm, finds_nothing_but_the_instructions_of_a_tree_in_x86_64_trees)
 
 Test(llvm, finds_nothing_but_the_instructions_of_a_tree_in_arm64_trees)
 {
-	static const char *const allowed[] = { "adrp x16, ", "add x16, x16, #", "sub x16, x18, x16", "ror x16, x16, #6", "cmp x16, ",
+	static const char *const allowed[] = { "adrp x16, ", "add x16, x16, #", "sub x16, x16, x18", "ror x16, x16, #6", "cmp x16, ",
 					       "cmp x17, #", "cmp x18, x16", "sub x17, x16, #", "mov x17, #", "movk x17, #", "b.ne #8",
-					       "b.gt #", "b.hi #", "b #", "mov x16, x18", "br x16", "nop", NULL };
+					       "b.lt ", "b.ls #", "b.hi #", "b #", "mov x16, x18", "br x16", "nop", NULL };
 
 	open_arm64();
 	check_random_trees(&shunt_target_arm64, 12, allowed);

@@ -27,10 +27,12 @@ void x86_64_for_each_encoding(encoding_check *check)
 	ENCODING("je 16", "7410", x86_64_jcc_rel8(c, X86_64_E, A + 18));
 	ENCODING("ja 16", "7710", x86_64_jcc_rel8(c, X86_64_A, A + 18));
 	ENCODING("jb 16", "7210", x86_64_jcc_rel8(c, X86_64_B, A + 18));
+	ENCODING("jbe 16", "7610", x86_64_jcc_rel8(c, X86_64_BE, A + 18));
 	ENCODING("jl 16", "7c10", x86_64_jcc_rel8(c, X86_64_L, A + 18));
 	ENCODING("je 4660", "0f8434120000", x86_64_jcc_rel32(c, X86_64_E, A + 6 + 0x1234));
 	ENCODING("ja 4660", "0f8734120000", x86_64_jcc_rel32(c, X86_64_A, A + 6 + 0x1234));
 	ENCODING("jb 4660", "0f8234120000", x86_64_jcc_rel32(c, X86_64_B, A + 6 + 0x1234));
+	ENCODING("jbe 4660", "0f8634120000", x86_64_jcc_rel32(c, X86_64_BE, A + 6 + 0x1234));
 	ENCODING("jl -4660", "0f8cccedffff", x86_64_jcc_rel32(c, X86_64_L, A + 6 - 0x1234));
 	ENCODING("call 7", "e807000000", x86_64_call_rel32(c, A + 12));
 	ENCODING("jmp rax", "ffe0", x86_64_jmp_reg(c, X86_64_RAX));

@@ -490,7 +490,7 @@ Test(dispatcher, many_programs_come_and_go_one_by_one_and_every_call_lands)
 		if (!is_there[i])
 			continue;
 		cr_assert_eq(shunt_dispatcher_detach(d, list[i]), 0);
-		cr_assert(--nr_there > 40 || stats_of(d).nr_parts == 0, "%u programs in parts", nr_there);
+		cr_assert(--nr_there >= 32 || stats_of(d).nr_parts == 0, "%u programs in parts", nr_there);
 	}
 	cr_assert_eq(stats_of(d).tree, stub_target(d));
 	cr_assert_eq(shunt_quiesce(), 0);
@@ -532,7 +532,7 @@ Test(dispatcher, weights_say_what_is_tested_first_and_stay_until_the_last_detach
 	enum { NR = 24, HOT = 13 };
 	struct shunt_dispatcher *d = make_dispatcher("hook");
 	struct shunt_dispatcher_stats before, after;
-	struct shunt_block p[NR], q = program(99);
+	struct shunt_block p[NR], q;
 	const void *list[NR], *hot[1], *stranger[2];
 	uint32_t heavy = 100, none = 0, two[2] = { 5, 5 };
 
@@ -540,6 +540,7 @@ Test(dispatcher, weights_say_what_is_tested_first_and_stay_until_the_last_detach
 		p[i] = program(i);
 		list[i] = p[i].rx;
 	}
+	q = program(99); /* above the others */
 	hot[0] = p[HOT].rx;
 	stranger[0] = p[1].rx;
 	stranger[1] = q.rx;

@@ -27,6 +27,7 @@ static void fill_programs(uint64_t *programs, uint32_t nr)
 static uint32_t walk(const struct shunt_plan *plan, uint64_t pointer, uint32_t *compares)
 {
 	uint32_t i = 0;
+	bool above;
 
 	*compares = 0;
 	for (;;) {
@@ -43,7 +44,15 @@ static uint32_t walk(const struct shunt_plan *plan, uint64_t pointer, uint32_t *
 		case SHUNT_PLAN_OP_ABOVE:
 			cr_assert_gt(node->node, i, "ABOVE goes backwards");
 			++*compares;
-			i = pointer > plan->programs[node->program] ? node->node : i + 1;
+			above = pointer > plan->programs[node->program];
+			if (plan->outside_is_below && pointer > plan->programs[plan->nr_programs - 1])
+				above = false;
+			i = above ? node->node : i + 1;
+			break;
+		case SHUNT_PLAN_OP_INSIDE:
+			cr_assert_gt(node->node, i, "INSIDE goes backwards");
+			++*compares;
+			i = pointer >= plan->programs[0] && pointer <= plan->programs[plan->nr_programs - 1] ? node->node : i + 1;
 			break;
 		case SHUNT_PLAN_OP_ANCHOR:
 			cr_assert_eq(i, 0);
@@ -124,24 +133,56 @@ Test(plan, up_to_three_programs_are_a_chain_without_an_anchor)
 		shunt_plan_fini(&plan);
 	}
 	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, 4, &plan), 0);
-	cr_assert_eq(plan.nodes[0].op, SHUNT_PLAN_OP_RANGE);
-	cr_assert_eq(plan.nr_nodes, 8);
+	cr_assert_eq(plan.nodes[0].op, SHUNT_PLAN_OP_ANCHOR);
 	shunt_plan_fini(&plan);
 }
 
-Test(plan, a_foreign_pointer_leaves_the_default_plan_after_one_compare)
+Test(plan, a_foreign_pointer_leaves_the_default_plan_after_four_compares_that_fall_through)
 {
-	uint64_t programs[48];
+	uint64_t programs[300];
 	struct shunt_plan plan;
 	uint32_t compares;
 
-	fill_programs(programs, 48);
-	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, 48, &plan), 0);
-	cr_assert_eq(walk(&plan, programs[0] - 1, &compares), MISS);
-	cr_assert_eq(compares, 1);
-	cr_assert_eq(walk(&plan, programs[47] + 1, &compares), MISS);
-	cr_assert_eq(compares, 1);
-	shunt_plan_fini(&plan);
+	fill_programs(programs, 300);
+	for (uint32_t nr = 4; nr <= 300; nr++) {
+		cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, nr, &plan), 0);
+		cr_assert_eq(walk(&plan, programs[0] - 1, &compares), MISS);
+		cr_assert_leq(compares, 4, "%u programs", nr);
+		cr_assert_eq(walk(&plan, programs[nr - 1] + 1, &compares), MISS);
+		cr_assert_leq(compares, 4, "%u programs", nr);
+		/* Nodes that fall through follow each other. */
+		for (uint32_t i = 1; i <= compares; i++)
+			cr_assert(plan.nodes[i].op == SHUNT_PLAN_OP_ABOVE || plan.nodes[i].op == SHUNT_PLAN_OP_EQUAL ||
+				  plan.nodes[i].op == SHUNT_PLAN_OP_INSIDE);
+		cr_assert_eq(plan.nodes[1 + compares].op, SHUNT_PLAN_OP_FALLBACK);
+		shunt_plan_fini(&plan);
+	}
+}
+
+Test(plan, rarely_called_programs_are_a_chain_behind_the_hot_ones)
+{
+	uint64_t programs[40];
+	uint32_t weights[40];
+	struct shunt_plan plan;
+	uint32_t compares;
+
+	fill_programs(programs, 40);
+	for (uint32_t nr = 16; nr <= 40; nr += 24) {
+		for (uint32_t hot = 2; hot <= 46; hot += 11) {
+			bool is_chain = nr == 16 && hot == 46; /* 15 others */
+
+			for (uint32_t i = 0; i < nr; i++)
+				weights[i] = 1;
+			weights[10] = hot;
+			cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, weights, nr, &plan), 0);
+			check_plan(&plan);
+			cr_assert_eq(walk(&plan, programs[10], &compares), 10);
+			cr_assert_eq(compares, 1);
+			cr_assert_eq(plan.nodes[2].op, is_chain ? SHUNT_PLAN_OP_RANGE : SHUNT_PLAN_OP_ABOVE);
+			cr_assert_eq(plan.depth > nr, is_chain);
+			shunt_plan_fini(&plan);
+		}
+	}
 }
 
 Test(plan, programs_attached_more_often_are_tested_first)
@@ -174,8 +215,7 @@ Test(plan, programs_attached_more_often_are_tested_first)
 	check_plan(&plan);
 	for (uint32_t i = 0; i < SHUNT_PLAN_HOT_MAX; i++)
 		cr_assert_eq(plan.nodes[1 + i].program, 19 - i);
-	cr_assert_eq(plan.nodes[1 + SHUNT_PLAN_HOT_MAX].op, SHUNT_PLAN_OP_RANGE);
-	cr_assert_eq(plan.nodes[2 + SHUNT_PLAN_HOT_MAX].op, SHUNT_PLAN_OP_ABOVE);
+	cr_assert_eq(plan.nodes[1 + SHUNT_PLAN_HOT_MAX].op, SHUNT_PLAN_OP_INSIDE);
 	shunt_plan_fini(&plan);
 
 	/* Equal weights name nobody hot. */
@@ -258,7 +298,7 @@ Test(plan, one_in_parts_tests_hot_programs_first_and_is_no_deeper_than_one_piece
 	uint64_t programs[NR], ends[NR_PARTS + 2];
 	uint32_t end_of_part[NR_PARTS], hot_at[2] = { 2, 0 };
 	struct shunt_plan whole, one, head;
-	uint32_t nr_parts = 0;
+	uint32_t nr_parts = 0, compares;
 
 	fill_programs(programs, NR);
 	cr_assert_eq(shunt_plan_make_whole(programs, NR, hot, 2, last, NR_PARTS, &whole), 0);
@@ -269,7 +309,8 @@ Test(plan, one_in_parts_tests_hot_programs_first_and_is_no_deeper_than_one_piece
 		cr_assert_eq(whole.nodes[1 + i].op, SHUNT_PLAN_OP_EQUAL);
 		cr_assert_eq(whole.nodes[1 + i].program, hot[i]);
 	}
-	cr_assert_eq(whole.nodes[3].op, SHUNT_PLAN_OP_RANGE);
+	cr_assert_eq(walk(&whole, programs[NR - 1] + 1, &compares), MISS);
+	cr_assert_leq(compares, 4);
 
 	/* The head has the compares above the parts, each part once, in order, and the fallback of its range check. */
 	ends[0] = programs[3];
@@ -296,11 +337,11 @@ Test(plan, a_chain_begins_with_the_pivot_that_was_just_compared)
 	struct shunt_plan plan;
 
 	fill_programs(programs, 8);
-	cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, 8, &plan), 0);
+	cr_assert_eq(shunt_plan_make_part(programs, 8, &plan), 0);
+	cr_assert_eq(plan.nodes[0].op, SHUNT_PLAN_OP_ABOVE);
 	cr_assert_eq(plan.nodes[1].op, SHUNT_PLAN_OP_ABOVE);
-	cr_assert_eq(plan.nodes[2].op, SHUNT_PLAN_OP_ABOVE);
-	cr_assert_eq(plan.nodes[3].op, SHUNT_PLAN_OP_EQUAL);
-	cr_assert_eq(plan.nodes[3].program, plan.nodes[2].program);
+	cr_assert_eq(plan.nodes[2].op, SHUNT_PLAN_OP_EQUAL);
+	cr_assert_eq(plan.nodes[2].program, plan.nodes[1].program);
 	shunt_plan_fini(&plan);
 }
 
