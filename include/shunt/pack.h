@@ -177,8 +177,17 @@ enum shunt_names {
 SHUNT_API int shunt_names_enable(unsigned names);
 
 /* Names the code of a live block, for those who are to learn names: 0 and nothing done when nobody is. The name goes when the block is
- * freed. -EINVAL for a stale or foreign block, -ENOMEM, errors of the map file. MT-safe. */
+ * freed. GDB also learns how to unwind the block, if shunt_pack_set_unwind was called before. A fork's child has perf's file for itself, with the
+ * names that live in it. shunt/jit.h names the functions that it loads. -EINVAL for a stale or foreign block, -ENOMEM, errors of the map
+ * file. MT-safe. */
 SHUNT_API int shunt_pack_name(const struct shunt_block *block, const char *name);
+
+/* The same for a block that holds several functions, all of them in one call. */
+struct shunt_part {
+	size_t offset, len; /* of the block's bytes */
+	const char *name;
+};
+SHUNT_API int shunt_pack_name_parts(const struct shunt_block *block, const struct shunt_part *parts, size_t nr);
 
 /* A word for each backing, for reports; never NULL. */
 SHUNT_API const char *shunt_backing_name(enum shunt_backing backing);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of blocks. perf reads a text file, a line a function, after the process has ended. GDB stops in a function of ours whenever it
- * is called and reads a list of object files from memory; one of the smallest kind is made here for each name: a section that has an
- * address and a length but no bytes, and one symbol.
+ * Names of blocks. perf reads a text file, a line a function, after the process has ended; a fork's child has a file of its own, with the names
+ * that live in it. GDB stops in a function of ours whenever it is called and reads a list of object files from memory, one for each block.
  *
  *	names_lock  guards the list, the map file and GDB's descriptor. Always taken inside the lock of the block's arena, so that a fork,
- *	            which takes those, finds it free; a leaf but for malloc
+ *	            which takes those, finds it free; inside it: unwind_lock, malloc's
  */
 #include "runtime/pack/pack_names.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,8 +18,11 @@
 #include <unistd.h>
 #include <shunt/pack.h>
 
-#include "runtime/pack/arena.h"
 #include "runtime/log.h"
+#include "runtime/pack/arena.h"
+#include "runtime/pack/names_elf.h"
+#include "runtime/pack/pack.h"
+#include "runtime/pack/pack_unwind.h"
 
 /* GDB's manual, "JIT Compilation Interface": names and layout are its. */
 struct jit_code_entry {
@@ -49,60 +50,40 @@ __attribute__((noinline, weak, used, visibility("default"))) void __jit_debug_re
 extern struct jit_descriptor __jit_debug_descriptor;
 __attribute__((weak, used, visibility("default"))) struct jit_descriptor __jit_debug_descriptor = { .version = 1 };
 
-enum { SECTION_NULL, SECTION_TEXT, SECTION_SYMTAB, SECTION_STRTAB, NR_SECTIONS };
-
-struct names_object {
-	Elf64_Ehdr header;
-	Elf64_Shdr sections[NR_SECTIONS];
-	Elf64_Sym symbols[2];
-	char strings[]; /* section names, then the symbol's */
-};
-
 /* A named block. */
-struct name {
-	struct name *next;
-	const void *rx;
-	struct jit_code_entry entry;
-	struct names_object object; /* last: it has the name behind it */
+struct names {
+	struct names *next;
+	struct shunt_block block;
+	unsigned who;                /* enum shunt_names: who was told */
+	struct jit_code_entry entry; /* GDB's */
+	size_t nr_parts;
+	struct shunt_part parts[];   /* their names lie behind them */
 };
 
-#define NR_BUCKETS 1024u
+#define NR_BUCKETS 65536u
 
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct name *buckets[NR_BUCKETS]; /* of GDB's */
-static unsigned enabled;                 /* enum shunt_names; atomic */
-static uint32_t nr_names;                /* in buckets; atomic */
+static struct names **buckets; /* made for the first name */
+static unsigned enabled;       /* enum shunt_names; atomic */
+static uint32_t nr_names;      /* in buckets; atomic */
 static FILE *perf_map;
-static pid_t perf_pid;
 
-static struct name **bucket_of(const void *rx)
+static struct names **bucket_of(const void *rx)
 {
 	return &buckets[(uintptr_t)rx / SHUNT_CHUNK_SIZE % NR_BUCKETS];
 }
 
-int shunt_names_enable(unsigned names)
-{
-	if (names & ~(unsigned)(SHUNT_NAMES_PERF | SHUNT_NAMES_GDB))
-		return shunt_fail(EINVAL, "names %#x: only SHUNT_NAMES_PERF and SHUNT_NAMES_GDB are known", names);
-	__atomic_fetch_or(&enabled, names, __ATOMIC_RELAXED);
-	return 0;
-}
-
 /* ---- perf ------------------------------------------------------------------------------------------------------ */
 
-/* The file of this process, which after a fork is another one. NULL with errno. */
+/* The file of this process. NULL with errno. */
 static FILE *open_perf_map(void)
 {
 	char path[64];
 	int fd;
 
-	if (perf_map && perf_pid == getpid())
-		return perf_map;
 	if (perf_map)
-		fclose(perf_map);
-	perf_map = NULL;
-	perf_pid = getpid();
-	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)perf_pid);
+		return perf_map;
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
 	/* In a folder that all may write to: no link of somebody else's is followed, and a file of an earlier process is kept from growing. */
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd >= 0)
@@ -112,79 +93,69 @@ static FILE *open_perf_map(void)
 	return perf_map;
 }
 
-static int add_perf(const struct shunt_block *block, const char *name)
+static int write_perf(const struct names *names)
 {
 	FILE *map = open_perf_map();
 
-	if (map && fprintf(map, "%lx %zx %s\n", (unsigned long)(uintptr_t)block->rx, block->len, name) > 0 && fflush(map) == 0)
-		return 0;
-	return -(errno ? errno : EIO);
+	for (size_t i = 0; map && i < names->nr_parts; i++)
+		if (fprintf(map, "%lx %zx %s\n", (unsigned long)(uintptr_t)names->block.rx + names->parts[i].offset, names->parts[i].len,
+			    names->parts[i].name) <= 0)
+			return -(errno ? errno : EIO);
+	return map ? 0 : -errno;
+}
+
+static int flush_perf(void)
+{
+	return fflush(perf_map) == 0 ? 0 : -(errno ? errno : EIO);
+}
+
+static void leave_alone(void)
+{
+}
+
+/* The parent's file is the parent's. perf looks for the child's by the child's number, and the child may never name anything itself. */
+static void begin_perf_of_child(void)
+{
+	int err = 0;
+
+	if (!perf_map)
+		return;
+	fclose(perf_map); /* nothing is buffered in it */
+	perf_map = NULL;
+	for (size_t i = 0; i < NR_BUCKETS && !err; i++)
+		for (struct names *names = buckets[i]; names && !err; names = names->next)
+			if (names->who & SHUNT_NAMES_PERF)
+				err = write_perf(names);
+	if (!err && perf_map)
+		err = flush_perf();
+	if (err)
+		shunt_logf(SHUNT_LOG_WARN, "fork: perf will not find the names of generated code in the child: its map file: %s", strerror(-err));
+}
+
+static void install_fork_hooks(void)
+{
+	static struct shunt_fork_hooks hooks = { .prepare = leave_alone, .parent = leave_alone, .child = begin_perf_of_child };
+
+	shunt_fork_register(&hooks);
+}
+
+int shunt_names_enable(unsigned names)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (names & ~(unsigned)(SHUNT_NAMES_PERF | SHUNT_NAMES_GDB))
+		return shunt_fail(EINVAL, "names %#x: only SHUNT_NAMES_PERF and SHUNT_NAMES_GDB are known", names);
+	if (names & SHUNT_NAMES_PERF)
+		pthread_once(&once, install_fork_hooks);
+	__atomic_fetch_or(&enabled, names, __ATOMIC_RELAXED);
+	return 0;
 }
 
 /* ---- GDB ------------------------------------------------------------------------------------------------------- */
 
-static const char section_names[] = "\0.text\0.symtab\0.strtab";
-enum { NAME_TEXT = 1, NAME_SYMTAB = 7, NAME_STRTAB = 15 };
-
-static void fill_object(struct names_object *object, const struct shunt_block *block, const char *name)
+static void tell_gdb(struct names *names, uint32_t action)
 {
-	size_t strings_len = sizeof(section_names) + strlen(name) + 1;
-
-	memcpy(object->header.e_ident, ELFMAG, SELFMAG);
-	object->header.e_ident[EI_CLASS] = ELFCLASS64;
-	object->header.e_ident[EI_DATA] = ELFDATA2LSB;
-	object->header.e_ident[EI_VERSION] = EV_CURRENT;
-	object->header.e_type = ET_REL;
-#if defined(__x86_64__)
-	object->header.e_machine = EM_X86_64;
-#else
-	object->header.e_machine = EM_AARCH64;
-#endif
-	object->header.e_version = EV_CURRENT;
-	object->header.e_shoff = offsetof(struct names_object, sections);
-	object->header.e_ehsize = sizeof(Elf64_Ehdr);
-	object->header.e_shentsize = sizeof(Elf64_Shdr);
-	object->header.e_shnum = NR_SECTIONS;
-	object->header.e_shstrndx = SECTION_STRTAB;
-	/* In the process's memory already: an address and a length are all that it needs. */
-	object->sections[SECTION_TEXT] = (Elf64_Shdr){
-		.sh_name = NAME_TEXT,
-		.sh_type = SHT_NOBITS,
-		.sh_flags = SHF_ALLOC | SHF_EXECINSTR,
-		.sh_addr = (uintptr_t)block->rx,
-		.sh_size = block->len,
-		.sh_addralign = SHUNT_CHUNK_SIZE,
-	};
-	object->sections[SECTION_SYMTAB] = (Elf64_Shdr){
-		.sh_name = NAME_SYMTAB,
-		.sh_type = SHT_SYMTAB,
-		.sh_offset = offsetof(struct names_object, symbols),
-		.sh_size = sizeof(object->symbols),
-		.sh_link = SECTION_STRTAB,
-		.sh_info = 1,
-		.sh_addralign = 8,
-		.sh_entsize = sizeof(Elf64_Sym),
-	};
-	object->sections[SECTION_STRTAB] = (Elf64_Shdr){
-		.sh_name = NAME_STRTAB,
-		.sh_type = SHT_STRTAB,
-		.sh_offset = offsetof(struct names_object, strings),
-		.sh_size = strings_len,
-		.sh_addralign = 1,
-	};
-	object->symbols[1] = (Elf64_Sym){
-		.st_name = sizeof(section_names),
-		.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
-		.st_shndx = SECTION_TEXT,
-		.st_size = block->len,
-	};
-	memcpy(object->strings, section_names, sizeof(section_names));
-	strcpy(object->strings + sizeof(section_names), name);
-}
-
-static void tell_gdb(struct name *name, uint32_t action)
-{
-	struct jit_code_entry *entry = &name->entry;
+	struct jit_code_entry *entry = &names->entry;
 
 	if (action == JIT_REGISTER) {
 		entry->next_entry = __jit_debug_descriptor.first_entry;
@@ -206,74 +177,140 @@ static void tell_gdb(struct name *name, uint32_t action)
 	__jit_debug_descriptor.relevant_entry = NULL;
 }
 
-static int add_gdb(const struct shunt_block *block, const char *text)
+static int add_gdb(struct names *names)
 {
-	size_t object_len = sizeof(struct names_object) + sizeof(section_names) + strlen(text) + 1;
-	struct name *name = calloc(1, offsetof(struct name, object) + object_len);
-	struct name **bucket = bucket_of(block->rx);
+	size_t object_len, eh_frame_len;
+	const void *eh_frame = shunt_unwind_section(names->block.rx, &eh_frame_len);
+	void *object = shunt_names_elf_make(&names->block, names->parts, names->nr_parts, eh_frame, eh_frame_len, &object_len);
 
-	if (!name)
+	if (!object)
 		return -ENOMEM;
-	name->rx = block->rx;
-	fill_object(&name->object, block, text);
-	name->entry.symfile_addr = (const char *)&name->object;
-	name->entry.symfile_size = object_len;
-	name->next = *bucket;
-	*bucket = name;
-	__atomic_fetch_add(&nr_names, 1, __ATOMIC_RELAXED);
-	tell_gdb(name, JIT_REGISTER);
+	names->entry.symfile_addr = object;
+	names->entry.symfile_size = object_len;
+	tell_gdb(names, JIT_REGISTER);
 	return 0;
+}
+
+/* ---- both ------------------------------------------------------------------------------------------------------ */
+
+static void destroy(struct names *names)
+{
+	if (names->entry.symfile_addr) {
+		tell_gdb(names, JIT_UNREGISTER);
+		free((void *)(uintptr_t)names->entry.symfile_addr);
+	}
+	free(names);
+}
+
+/* With copies of the parts, and of their names behind them. */
+static struct names *create(const struct shunt_block *block, const struct shunt_part *parts, size_t nr)
+{
+	size_t len = sizeof(struct names) + nr * sizeof(*parts);
+	struct names *names;
+	char *text;
+
+	for (size_t i = 0; i < nr; i++)
+		len += strlen(parts[i].name) + 1;
+	names = calloc(1, len);
+	if (!names)
+		return NULL;
+	names->block = *block;
+	names->nr_parts = nr;
+	text = (char *)&names->parts[nr];
+	for (size_t i = 0; i < nr; i++) {
+		names->parts[i] = (struct shunt_part){ parts[i].offset, parts[i].len, text };
+		text = stpcpy(text, parts[i].name) + 1;
+	}
+	return names;
 }
 
 void shunt_names_forget(const void *rx)
 {
-	struct name **link;
+	struct names **link;
 
 	if (!__atomic_load_n(&nr_names, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&names_lock);
 	link = bucket_of(rx);
 	while (*link) {
-		struct name *name = *link;
+		struct names *names = *link;
 
-		if (name->rx != rx) {
-			link = &name->next;
+		if (names->block.rx != rx) {
+			link = &names->next;
 			continue;
 		}
-		*link = name->next;
+		*link = names->next;
 		__atomic_fetch_sub(&nr_names, 1, __ATOMIC_RELAXED);
-		tell_gdb(name, JIT_UNREGISTER);
-		free(name);
+		destroy(names);
 	}
 	pthread_mutex_unlock(&names_lock);
 }
 
-int shunt_pack_name(const struct shunt_block *block, const char *name)
+/* Under names_lock. */
+static int add(const struct shunt_block *block, const struct shunt_part *parts, size_t nr, unsigned who)
 {
-	unsigned names = __atomic_load_n(&enabled, __ATOMIC_RELAXED);
-	struct shunt_arena *arena;
-	struct shunt_pack *pack;
-	const char *why;
-	uint32_t first, nr;
+	struct names *names, **bucket;
 	int err = 0;
 
+	if (!buckets)
+		buckets = calloc(NR_BUCKETS, sizeof(struct names *));
+	names = buckets ? create(block, parts, nr) : NULL;
 	if (!names)
-		return 0;
-	if (!name || !*name || strchr(name, '\n'))
-		return shunt_fail(EINVAL, "name of block %p: must be one line of at least a character", block->rx);
-	arena = shunt_arena_lock_owner(block->rx);
-	why = arena ? shunt_pack_check(arena, block, &pack, &first, &nr) : "lies in no arena";
-	if (!why) {
-		pthread_mutex_lock(&names_lock);
-		if (names & SHUNT_NAMES_PERF)
-			err = add_perf(block, name);
-		if (!err && (names & SHUNT_NAMES_GDB))
-			err = add_gdb(block, name);
-		pthread_mutex_unlock(&names_lock);
+		return -ENOMEM;
+	names->who = who;
+	if (who & SHUNT_NAMES_PERF)
+		err = write_perf(names);
+	if (!err && (who & SHUNT_NAMES_PERF))
+		err = flush_perf();
+	if (!err && (who & SHUNT_NAMES_GDB))
+		err = add_gdb(names);
+	if (err) {
+		destroy(names);
+		return err;
 	}
-	if (arena)
-		pthread_mutex_unlock(&arena->lock);
-	if (why)
-		return shunt_fail(EINVAL, "name %s: block %p %s", name, block->rx, why);
-	return err ? shunt_fail(-err, "name %s of block %p: %s", name, block->rx, err == -ENOMEM ? "out of memory" : strerror(-err)) : 0;
+	bucket = bucket_of(block->rx);
+	names->next = *bucket;
+	*bucket = names;
+	__atomic_fetch_add(&nr_names, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static const char *check_part(const struct shunt_block *block, const struct shunt_part *part)
+{
+	if (!part->name || !*part->name || strchr(part->name, '\n'))
+		return "must be one line of at least a character";
+	if (!part->len || part->offset >= block->len || part->len > block->len - part->offset)
+		return "is for bytes outside the block";
+	return NULL;
+}
+
+int shunt_pack_name_parts(const struct shunt_block *block, const struct shunt_part *parts, size_t nr)
+{
+	unsigned who = __atomic_load_n(&enabled, __ATOMIC_RELAXED);
+	struct shunt_pack_ref ref;
+	int err;
+
+	if (!who || !nr)
+		return 0;
+	for (size_t i = 0; i < nr; i++) {
+		const char *why = check_part(block, &parts[i]);
+
+		if (why)
+			return shunt_fail(EINVAL, "name %zu of block %p %s", i, block->rx, why);
+	}
+	err = shunt_pack_lock_block("name", block, false, &ref);
+	if (err)
+		return err;
+	pthread_mutex_lock(&names_lock);
+	err = add(block, parts, nr, who);
+	pthread_mutex_unlock(&names_lock);
+	pthread_mutex_unlock(&ref.arena->lock);
+	return err ? shunt_fail(-err, "name %s of block %p: %s", parts[0].name, block->rx, strerror(-err)) : 0;
+}
+
+int shunt_pack_name(const struct shunt_block *block, const char *name)
+{
+	struct shunt_part all = { 0, block->len, name };
+
+	return shunt_pack_name_parts(block, &all, 1);
 }

@@ -406,19 +406,13 @@ enum step { ADD, TELL, UNDO };
 
 static int take_step(const struct shunt_unwind *info, enum step step)
 {
-	struct shunt_arena *arena = shunt_arena_lock_owner(info->block->rx);
-	struct shunt_pack *pack;
-	const char *why;
-	uint32_t first, nr;
-	int err = 0;
+	struct shunt_pack_ref ref;
+	int err = shunt_pack_lock_block("unwind table", info->block, false, &ref);
 
-	if (!arena)
-		return shunt_fail(EINVAL, "unwind table: block %p lies in no arena", info->block->rx);
-	why = shunt_pack_check(arena, info->block, &pack, &first, &nr);
-	if (why) {
-		err = shunt_fail(EINVAL, "unwind table: block %p %s", info->block->rx, why);
-	} else if (step == ADD) {
-		err = add_one(info, pack);
+	if (err)
+		return err;
+	if (step == ADD) {
+		err = add_one(info, ref.pack);
 	} else if (step == TELL) {
 		if (settle(info->block->rx, true) != 0)
 			err = shunt_fail(ENOMEM, "unwind table of block %p: out of memory", info->block->rx);
@@ -426,7 +420,7 @@ static int take_step(const struct shunt_unwind *info, enum step step)
 		shunt_unwind_forget(info->block->rx);
 		settle(info->block->rx, false);
 	}
-	pthread_mutex_unlock(&arena->lock);
+	pthread_mutex_unlock(&ref.arena->lock);
 	return err;
 }
 

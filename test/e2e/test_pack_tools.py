@@ -28,10 +28,14 @@ class Gdb(unittest.TestCase):
         if "Breakpoint 1, " not in gdb("debug", "break main", "run").stdout:
             raise unittest.SkipTest("gdb may not trace processes here")
 
-    def test_a_backtrace_names_the_generated_frame_between_two_of_the_host(self):
+    def test_a_backtrace_names_the_generated_frames_between_two_of_the_host(self):
         for mode in ("sealed", "debug"):
             text = gdb(mode, "break host_callback", "run", "bt").stdout
-            self.assertRegex(text, r"(?s)#0 .*host_callback.*#1 .* in jitted_outer .*#2 .* in main", mode)
+            self.assertRegex(text, r"(?s)#0 .*host_callback.*#1 .* in jitted_frameless .*#2 .* in jitted_outer .*#3 .* in run .*#4 .* in main", mode)
+
+    def test_the_caller_of_generated_code_is_found_at_each_of_its_instructions(self):
+        text = gdb("debug", "break jitted_frameless", "run", *(["stepi", "bt 2"] * 3)).stdout
+        self.assertEqual(len(re.findall(r"#1 .* in jitted_(?:outer|frameless) ", text)), 3, text)
 
     def test_a_breakpoint_by_name_stops_in_generated_code_with_private_views(self):
         text = gdb("debug", "break jitted_outer", "run", "bt", "continue").stdout
@@ -54,19 +58,28 @@ class Gdb(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("perf"), "perf is not installed")
 class Perf(unittest.TestCase):
-    def test_samples_are_resolved_to_names(self):
+    def share_of_spin(self, *what):
         with tempfile.TemporaryDirectory() as folder:
             data = str(pathlib.Path(folder) / "perf.data")
-            record = subprocess.run(["perf", "record", "-e", "cpu-clock:u", "-o", data, HOST, "perf"], capture_output=True, text=True, timeout=200)
-            if record.returncode != 0 and "done" not in record.stdout:
+            record = subprocess.run(["perf", "record", "-e", "cpu-clock:u", "-o", data, *what], capture_output=True, text=True, timeout=200)
+            if not os.path.exists(data):
                 self.skipTest("perf may not record here: " + record.stderr.strip().splitlines()[-1])
             report = subprocess.run(["perf", "report", "-i", data, "--stdio", "--sort", "symbol"], capture_output=True, text=True, timeout=200)
-            for path in pathlib.Path("/tmp").glob("perf-*.map"):
-                if "jitted_spin" in path.read_text(errors="replace"):
-                    path.unlink()
+        for path in pathlib.Path("/tmp").glob("perf-*.map"):
+            if "jitted_spin" in path.read_text(errors="replace"):
+                path.unlink()
         share = re.search(r"([\d.]+)%\s+\[\.\] jitted_spin", report.stdout)
         self.assertTrue(share, report.stdout + report.stderr)
-        self.assertGreater(float(share.group(1)), 50)
+        return float(share.group(1))
+
+    def test_samples_are_resolved_to_names(self):
+        self.assertGreater(self.share_of_spin(HOST, "perf"), 50)
+
+    def test_samples_of_a_forks_child_are_resolved_to_names_given_in_the_parent(self):
+        with subprocess.Popen([HOST, "perf-fork"], stdout=subprocess.PIPE, text=True) as host:
+            child = host.stdout.readline().strip()
+            self.assertGreater(self.share_of_spin("-p", child, "--", "sleep", "0.5"), 50)
+            self.assertIn("done", host.stdout.read())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <shunt/log.h>
 #include <shunt/reader.h>
@@ -354,6 +355,58 @@ Test(pack_options, names_are_written_where_perf_looks_for_them)
 	cr_assert_str_eq(line, expected);
 	cr_assert_eq(shunt_pack_free(&block), 0);
 	cr_assert_eq(shunt_pack_name(&block, "late"), -EINVAL);
+}
+
+static bool file_says(const char *path, const char *expected)
+{
+	FILE *file = fopen(path, "re");
+	char text[1024] = "";
+	size_t len = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+
+	if (file)
+		fclose(file);
+	text[len] = '\0';
+	return file && !strcmp(text, expected);
+}
+
+Test(pack_options, a_forks_child_has_a_file_of_the_names_that_live_in_it)
+{
+	struct shunt_arena_options options = { .size = 4 << 20, .anon = true };
+	const char *functions[] = { "first", "second" };
+	struct shunt_arena *arena;
+	struct shunt_block blocks[3];
+	struct shunt_part parts[2];
+	char path[64], child_path[64], parent_says[512], child_says[512];
+	int status;
+	pid_t child;
+
+	if (lacks_second_views())
+		cr_skip_test(LACKS_SECOND_VIEWS);
+	arena = make_arena(&options);
+	cr_assert_eq(shunt_names_enable(SHUNT_NAMES_PERF), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		cr_assert(make_tiny(arena, i, &blocks[i]));
+	cr_assert_eq(shunt_pack_name(&blocks[0], "gone"), 0, "%s", shunt_error());
+	for (size_t i = 0; i < 2; i++)
+		parts[i] = (struct shunt_part){ 4 * i, 4, functions[i] };
+	cr_assert_eq(shunt_pack_name_parts(&blocks[1], parts, 2), 0, "%s", shunt_error());
+	parts[1].len = blocks[1].len;
+	cr_assert_eq(shunt_pack_name_parts(&blocks[1], parts, 2), -EINVAL, "a name for bytes behind the block");
+	cr_assert_eq(shunt_pack_free(&blocks[0]), 0);
+	snprintf(parent_says, sizeof(parent_says), "%lx %zx gone\n%lx 4 first\n%lx 4 second\n", (unsigned long)(uintptr_t)blocks[0].rx,
+		 blocks[0].len, (unsigned long)(uintptr_t)blocks[1].rx, (unsigned long)(uintptr_t)blocks[1].rx + 4);
+	snprintf(child_says, sizeof(child_says), "%lx 4 first\n%lx 4 second\n%lx %zx own\n", (unsigned long)(uintptr_t)blocks[1].rx,
+		 (unsigned long)(uintptr_t)blocks[1].rx + 4, (unsigned long)(uintptr_t)blocks[2].rx, blocks[2].len);
+	child = fork();
+	if (child == 0)
+		_exit(shunt_pack_name(&blocks[2], "own") != 0);
+	cr_assert(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+	snprintf(child_path, sizeof(child_path), "/tmp/perf-%d.map", (int)child);
+	cr_assert(file_says(path, parent_says));
+	cr_assert(file_says(child_path, child_says));
+	unlink(path);
+	unlink(child_path);
 }
 
 Test(pack_options, a_link_laid_for_the_name_file_is_not_followed)
