@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <shunt/log.h>
+#include <shunt/pack.h>
 #include "passes/map_text.h"
 #include "tools/command.h"
 #include "tools/dump.h"
@@ -38,7 +39,7 @@ static const char help[] =
 	"      --time-kernel             measure the kernel's BPF_PROG_TEST_RUN beside this (with --check-kernel or alone)\n"
 	"      --ifindex N               ingress_ifindex that programs see (default 1)\n"
 	"      --code FILE.o             load what 'shunt compile' made of the only queue's object for this machine, compile nothing\n"
-	"      --anon-code               keep code in memory without a file, which perf resolves symbols in\n"
+	"      --anon-code               keep code in memory without a file and write /tmp/perf-PID.map: perf then resolves its symbols\n"
 	"  -j, --json                    print the report as JSON\n"
 	"      --all-entries             list every map entry, also zeros\n"
 	"      --remarks                 list what the passes inlined, too, not only what they left\n"
@@ -311,6 +312,8 @@ int shunt_command_run(int argc, char **argv)
 	status = parse_arguments(argc, argv, &args);
 	if (status >= 0)
 		goto out;
+	if (args.replay.anon_arena)
+		shunt_names_enable(SHUNT_NAMES_PERF);
 	if (args.verbose)
 		shunt_set_log(print_log, NULL, SHUNT_LOG_INFO);
 	report = (struct report){ .capture_path = args.capture, .repeat = args.repeat, .all_remarks = args.remarks, .all_entries = args.all_entries };

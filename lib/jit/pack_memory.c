@@ -19,10 +19,18 @@ struct jit_segment {
 	struct shunt_block block;
 };
 
+struct jit_function {
+	const char *rx;
+	size_t len;
+	char *name;
+};
+
 struct jit_memory {
 	struct shunt_arena *arena;
 	struct jit_segment *segments;
 	size_t nr_segments;
+	struct jit_function *functions; /* until it is finalized */
+	size_t nr_functions, max_functions;
 };
 
 int jit_memory_create(struct shunt_arena *arena, struct jit_memory **out)
@@ -61,6 +69,53 @@ int jit_memory_add(struct jit_memory *memory, unsigned prot, bool transient, siz
 	return 0;
 }
 
+void jit_memory_add_function(struct jit_memory *memory, const char *name, size_t name_len, const void *rx, size_t len)
+{
+	char *copy;
+
+	if (memory->nr_functions == memory->max_functions) {
+		size_t max = memory->max_functions ? 2 * memory->max_functions : 8;
+		struct jit_function *functions = realloc(memory->functions, max * sizeof(*functions));
+
+		if (!functions)
+			return;
+		memory->functions = functions;
+		memory->max_functions = max;
+	}
+	copy = len ? strndup(name, name_len) : NULL;
+	if (copy)
+		memory->functions[memory->nr_functions++] = (struct jit_function){ rx, len, copy };
+}
+
+static void forget_functions(struct jit_memory *memory)
+{
+	for (size_t i = 0; i < memory->nr_functions; i++)
+		free(memory->functions[i].name);
+	free(memory->functions);
+	memory->functions = NULL;
+	memory->nr_functions = memory->max_functions = 0;
+}
+
+/* A module runs as well without names, so what is in their way is only said. */
+static void name_functions(struct jit_memory *memory, const struct shunt_block *code)
+{
+	struct shunt_part *parts = calloc(memory->nr_functions, sizeof(*parts));
+	size_t nr = 0;
+
+	if (!parts)
+		return;
+	for (size_t i = 0; i < memory->nr_functions; i++) {
+		const struct jit_function *function = &memory->functions[i];
+		size_t offset = (size_t)(function->rx - (const char *)code->rx);
+
+		if (function->rx >= (const char *)code->rx && offset < code->len)
+			parts[nr++] = (struct shunt_part){ offset, function->len, function->name };
+	}
+	if (shunt_pack_name_parts(code, parts, nr) != 0)
+		shunt_logf(SHUNT_LOG_WARN, "%s", shunt_error());
+	free(parts);
+}
+
 /* Tells the unwinder about the code block that section is of. */
 static int set_unwind(const struct shunt_block *code, const void *section, size_t len)
 {
@@ -85,6 +140,9 @@ int jit_memory_finalize(struct jit_memory *memory, const void *eh_frame, size_t 
 	/* Only the linker's own code could be in a second block, and nothing unwinds through that. */
 	if (!err && nr && eh_frame_len > EMPTY_EH_FRAME_LEN)
 		err = set_unwind(code, eh_frame, eh_frame_len);
+	for (size_t i = 0; i < nr && !err && memory->nr_functions; i++)
+		name_functions(memory, &code[i]);
+	forget_functions(memory);
 	free(code);
 	return err;
 }
@@ -112,6 +170,7 @@ static void release(struct jit_memory *memory, int (*give_back)(const struct shu
 	for (size_t i = 0; i < memory->nr_segments; i++)
 		if (memory->segments[i].kind != SHUNT_SEGMENT_CODE)
 			give_back(&memory->segments[i].block);
+	forget_functions(memory);
 	free(memory->segments);
 	free(memory);
 }

@@ -28,8 +28,12 @@ int jit_memory_create(struct shunt_arena *arena, struct jit_memory **out);
  */
 int jit_memory_add(struct jit_memory *memory, unsigned prot, bool transient, size_t size, size_t align, void **rw, void **rx);
 
+/* A function that the memory will hold, for debuggers and profilers: its name, not terminated, and where it runs. Without memory for it
+ * it stays without a name. */
+void jit_memory_add_function(struct jit_memory *memory, const char *name, size_t name_len, const void *rx, size_t len);
+
 /* Makes the written code runnable on every CPU and tells the unwinder about its .eh_frame (len 0: it has none), which is in the memory
- * too. Errors are those of shunt_pack_finalize and shunt_pack_set_unwind. */
+ * too; names its functions. Errors are those of shunt_pack_finalize and shunt_pack_set_unwind. */
 int jit_memory_finalize(struct jit_memory *memory, const void *eh_frame, size_t eh_frame_len);
 void jit_memory_drop_transient(struct jit_memory *memory);
 

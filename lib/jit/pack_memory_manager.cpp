@@ -71,6 +71,10 @@ public:
 		Section *EHFrame = G.findSectionByName(".eh_frame");
 		SectionRange Range = EHFrame ? SectionRange(*EHFrame) : SectionRange();
 
+		for (const Symbol *Sym : G.defined_symbols())
+			if (Sym->hasName() && Sym->isCallable())
+				jit_memory_add_function(Memory, Sym->getName().data(), Sym->getName().size(),
+							Sym->getAddress().toPtr<const void *>(), Sym->getSize());
 		if (int Err = jit_memory_finalize(Memory, Range.getStart().toPtr<const void *>(), Range.getSize())) {
 			jit_memory_abandon(std::exchange(Memory, nullptr));
 			return OnFinalized(packError(Layer, Err));

@@ -3,10 +3,11 @@
 """shunt run: the main job, its options, and what it says when something is wrong."""
 
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
-from common import ADDRESSES, CAPTURE, MACS, OBJECTS, PORTS, main, rules_for, run_json, needs_rseq, settings, shunt, xdp_filters
+from common import ADDRESSES, CAPTURE, MACS, OBJECTS, PORTS, SHUNT, main, rules_for, run_json, needs_rseq, settings, shunt, xdp_filters
 
 DENY, ALLOW_TCP = OBJECTS / "xdpfilt_dny_all.o", OBJECTS / "xdpfilt_alw_tcp.o"
 
@@ -24,6 +25,14 @@ class MainJob(unittest.TestCase):
             self.assertEqual(sum(queue["verdicts"].values()), 3 * queue["frames"])
         self.assertEqual([m["name"] for m in report["maps"]].count("filter_ports"), 1)
         self.assertEqual(report["runtime"]["dispatcher"]["programs"], 2)
+
+    def test_code_for_perf_comes_with_a_map_of_its_names(self):
+        with subprocess.Popen([SHUNT, "run", "--anon-code", str(DENY), CAPTURE], stdout=subprocess.PIPE, text=True) as process:
+            self.assertIn("shared-anonymous", process.communicate()[0])
+        names = pathlib.Path(f"/tmp/perf-{process.pid}.map")
+        text = names.read_text()
+        names.unlink()
+        self.assertRegex(text, r"(?m)^[0-9a-f]+ [0-9a-f]+ xdpfilt_dny_all$")
 
     def test_private_maps_are_one_a_queue(self):
         report = run_json("--private-maps", "--queue", DENY, "--queue", ALLOW_TCP, CAPTURE)

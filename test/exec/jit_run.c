@@ -2,6 +2,7 @@
 /* Modules that run: every kind of section and reference, and what their life leaves behind. */
 #include "jit_test.h"
 
+#include <unistd.h>
 #include <unwind.h>
 
 typedef int64_t fn0(void);
@@ -306,6 +307,43 @@ Test(jit_run, a_backtrace_goes_through_generated_code)
 	cr_assert(at >= 0, "the generated function is in none of %d frames", frames.nr);
 	cr_assert(at + 3 < frames.nr, "the backtrace ends in generated code");
 	cr_expect(frames.ip[at + 1] >= (uintptr_t)call_it && frames.ip[at + 1] < (uintptr_t)call_it + 256);
+	shunt_jit_destroy(jit);
+}
+
+Test(jit_run, functions_have_their_names_for_profilers)
+{
+	struct shunt_jit *jit = jit_test_create();
+	struct shunt_jit_module *module;
+	const void *code[2];
+	size_t len[2], nr;
+	char path[64], expected[128], text[1024];
+	FILE *file;
+
+	cr_assert(shunt_names_enable(SHUNT_NAMES_PERF) == 0);
+	module = jit_test_must_add(jit,
+		"@table = constant [2 x i64] [i64 3, i64 1]\n"
+		"define i64 @first(i64 %i) {\n"
+		"  ret i64 %i\n"
+		"}\n"
+		"define i64 @second(i64 %i) {\n"
+		"  %p = getelementptr [2 x i64], ptr @table, i64 0, i64 %i\n"
+		"  %v = load i64, ptr %p\n"
+		"  ret i64 %v\n"
+		"}\n", &no_passes);
+	cr_assert(shunt_jit_module_code(module, "first", &code[0], &len[0]) == 0);
+	cr_assert(shunt_jit_module_code(module, "second", &code[1], &len[1]) == 0);
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+	file = fopen(path, "re");
+	cr_assert(file);
+	nr = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	unlink(path);
+	text[nr] = '\0';
+	for (int i = 0; i < 2; i++) {
+		snprintf(expected, sizeof(expected), "%lx %zx %s\n", (unsigned long)(uintptr_t)code[i], len[i], i ? "second" : "first");
+		cr_expect(strstr(text, expected), "%s lacks %s", text, expected);
+	}
+	cr_expect(!strstr(text, "table"));
 	shunt_jit_destroy(jit);
 }
 
