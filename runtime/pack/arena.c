@@ -24,14 +24,22 @@
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shunt_arena *registry;
-static struct shunt_arena *leftovers; /* arena_free's */
+static struct shunt_arena *newest;    /* of all that were ever made */
+static struct shunt_arena *spare;     /* no more, for the next one */
+static struct shunt_arena *leftovers; /* no more, but for their ranges */
+/* The one that had the last address looked for outside of the default arena. A hint: to be asked again with its lock. */
+static struct shunt_arena *recent;
 /* Written once, never destroyed: found without the registry's lock. */
 static struct shunt_arena *default_arena;
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool arena_has(const struct shunt_arena *arena, const void *addr)
 {
-	return (uintptr_t)addr - (uintptr_t)arena->base < arena->size || (uintptr_t)addr - (uintptr_t)arena->rw_base < arena->size;
+	uintptr_t base = (uintptr_t)__atomic_load_n(&arena->base, __ATOMIC_RELAXED);
+	uintptr_t rw_base = (uintptr_t)__atomic_load_n(&arena->rw_base, __ATOMIC_RELAXED);
+	size_t size = __atomic_load_n(&arena->size, __ATOMIC_RELAXED);
+
+	return (uintptr_t)addr - base < size || (uintptr_t)addr - rw_base < size;
 }
 
 struct shunt_arena *shunt_arena_lock_owner(const void *addr)
@@ -42,11 +50,20 @@ struct shunt_arena *shunt_arena_lock_owner(const void *addr)
 		pthread_mutex_lock(&arena->lock);
 		return arena;
 	}
+	arena = __atomic_load_n(&recent, __ATOMIC_ACQUIRE);
+	if (arena && arena_has(arena, addr)) {
+		pthread_mutex_lock(&arena->lock);
+		if (arena_has(arena, addr))
+			return arena;
+		pthread_mutex_unlock(&arena->lock);
+	}
 	pthread_mutex_lock(&registry_lock);
 	for (arena = registry; arena && !arena_has(arena, addr);)
 		arena = arena->next;
-	if (arena)
+	if (arena) {
 		pthread_mutex_lock(&arena->lock);
+		__atomic_store_n(&recent, arena, __ATOMIC_RELEASE);
+	}
 	pthread_mutex_unlock(&registry_lock);
 	return arena;
 }
@@ -79,13 +96,14 @@ struct shunt_arena *shunt_arena_lock_owner_mutate(const void *addr)
 void shunt_arena_lock_all(void)
 {
 	pthread_mutex_lock(&registry_lock);
-	for (struct shunt_arena *arena = registry; arena; arena = arena->next)
+	/* Those too that are no more: somebody may be finding that out. */
+	for (struct shunt_arena *arena = newest; arena; arena = arena->older)
 		pthread_mutex_lock(&arena->lock);
 }
 
 void shunt_arena_unlock_all(void)
 {
-	for (struct shunt_arena *arena = registry; arena; arena = arena->next)
+	for (struct shunt_arena *arena = newest; arena; arena = arena->older)
 		pthread_mutex_unlock(&arena->lock);
 	pthread_mutex_unlock(&registry_lock);
 }
@@ -119,21 +137,60 @@ void *shunt_pack_rw(const void *rx)
 /* Ranges that the system did not take back when their arena went. */
 static bool unmap_ranges(struct shunt_arena *arena)
 {
-	if (arena->rw_base && shunt_sys.munmap(arena->rw_base, arena->size) == 0)
-		arena->rw_base = NULL;
-	if (arena->base && shunt_sys.munmap(arena->base, arena->size) == 0)
-		arena->base = NULL;
-	return !arena->rw_base && !arena->base;
+	if (arena->left_rw_base && shunt_sys.munmap(arena->left_rw_base, arena->left_size) == 0)
+		arena->left_rw_base = NULL;
+	if (arena->left_base && shunt_sys.munmap(arena->left_base, arena->left_size) == 0)
+		arena->left_base = NULL;
+	return !arena->left_rw_base && !arena->left_base;
 }
 
-/* Nobody knows the arena any more. What cannot be unmapped now (a process at its limit of mappings cannot cut one in two) is kept, and
+static void set_ranges(struct shunt_arena *arena, char *base, char *rw_base, size_t size)
+{
+	__atomic_store_n(&arena->base, base, __ATOMIC_RELAXED);
+	__atomic_store_n(&arena->rw_base, rw_base, __ATOMIC_RELAXED);
+	__atomic_store_n(&arena->size, size, __ATOMIC_RELAXED);
+}
+
+/* Nobody finds the arena by an address any more; with its lock, where somebody may have. */
+static void leave_ranges(struct shunt_arena *arena)
+{
+	arena->left_base = arena->base;
+	arena->left_rw_base = arena->rw_base;
+	arena->left_size = arena->size;
+	set_ranges(arena, NULL, NULL, 0);
+	free(arena->slots);
+	arena->slots = NULL;
+}
+
+/* Memory for an arena, zeroed but for what outlives arenas. */
+static struct shunt_arena *arena_alloc(void)
+{
+	size_t kept = offsetof(struct shunt_arena, nr_slots);
+	struct shunt_arena *arena;
+
+	pthread_mutex_lock(&registry_lock);
+	arena = spare;
+	if (arena) {
+		spare = arena->next;
+		memset((char *)arena + kept, 0, sizeof(*arena) - kept);
+	} else {
+		arena = calloc(1, sizeof(*arena));
+		if (arena) {
+			pthread_mutex_init(&arena->lock, NULL);
+			arena->older = newest;
+			newest = arena;
+		}
+	}
+	pthread_mutex_unlock(&registry_lock);
+	return arena;
+}
+
+/* Its ranges are left behind. What cannot be unmapped now (a process at its limit of mappings cannot cut one in two) is kept, and
  * tried again when another arena comes or goes. */
 static void arena_free(struct shunt_arena *arena)
 {
 	struct shunt_arena *left;
 
-	pthread_mutex_destroy(&arena->lock);
-	free(arena->slots);
 	pthread_mutex_lock(&registry_lock);
 	left = leftovers;
 	leftovers = NULL;
@@ -142,7 +199,8 @@ static void arena_free(struct shunt_arena *arena)
 		arena = left;
 		left = arena->next;
 		if (unmap_ranges(arena)) {
-			free(arena);
+			arena->next = spare;
+			spare = arena;
 		} else {
 			arena->next = leftovers;
 			leftovers = arena;
@@ -154,16 +212,15 @@ static void arena_free(struct shunt_arena *arena)
 /* 0 or a negative errno without a sentence, since the default arena tries smaller sizes; *step is what failed, NULL: no range is free. */
 static int arena_make(const struct shunt_arena_options *options, size_t size, struct shunt_arena **out, const char **step)
 {
-	struct shunt_arena *arena = calloc(1, sizeof(*arena));
+	struct shunt_arena *arena = arena_alloc();
 	const void *near_addr = options->near_addr ? options->near_addr : (const void *)(uintptr_t)&shunt_arena_create;
+	char *base = NULL;
 	void *p;
 	int err;
 
 	*step = "allocating bookkeeping";
 	if (!arena)
 		return -ENOMEM;
-	pthread_mutex_init(&arena->lock, NULL);
-	arena->size = size;
 	arena->nr_slots = (uint32_t)(size / SHUNT_PACK_SIZE);
 	arena->huge = !options->no_huge;
 	arena->hugetlb = options->hugetlb && !options->no_huge;
@@ -183,16 +240,21 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	if (!err)
 		err = shunt_arena_range_reserve(near_addr, size, (uint64_t)shunt_target_host()->branch_reach, &p, step);
 	if (!err) {
-		arena->base = p;
+		base = p;
 		*step = "reserving as much for writable views";
 		err = shunt_backing_reserve(shunt_machine_far_hint(size), false, size, &p);
 	}
 	if (err) {
+		arena->left_base = base;
+		arena->left_size = size;
+		free(arena->slots);
 		arena_free(arena);
 		return err;
 	}
-	arena->rw_base = p;
 	pthread_mutex_lock(&registry_lock);
+	pthread_mutex_lock(&arena->lock);
+	set_ranges(arena, base, p, size);
+	pthread_mutex_unlock(&arena->lock);
 	arena->next = registry;
 	registry = arena;
 	pthread_mutex_unlock(&registry_lock);
@@ -308,6 +370,7 @@ int shunt_arena_destroy(struct shunt_arena *arena)
 		free(pack);
 	}
 	shunt_pack_dups_forget(arena);
+	leave_ranges(arena);
 	pthread_mutex_unlock(&arena->lock);
 	arena_free(arena);
 	return 0;

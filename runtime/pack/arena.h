@@ -63,11 +63,15 @@ struct shunt_pack_open {
 };
 
 struct shunt_arena {
-	struct shunt_arena *next; /* registry's */
+	/* These six outlive the arena: its memory is kept for another one, so that who looks for an address may look at it without a lock.
+	 * Both ranges are written with atomic stores; who has the lock sees an arena that is there, or one without ranges. */
+	struct shunt_arena *next;  /* registry's, or of those that are no more */
+	struct shunt_arena *older; /* made before this one; constant */
 	pthread_mutex_t lock;
 	char *base;
-	char *rw_base;            /* the rw view of an rx address lies at the same offset here */
+	char *rw_base;             /* the rw view of an rx address lies at the same offset here */
 	size_t size;
+
 	uint32_t nr_slots;
 	bool huge;
 	bool hugetlb;
@@ -90,6 +94,10 @@ struct shunt_arena {
 	uint64_t chunks_pending;
 	enum shunt_backing newest;
 	struct shunt_pack_dup *dups; /* pack_dup.c */
+	/* Of an arena that is no more, until the system takes them back. */
+	char *left_base;
+	char *left_rw_base;
+	size_t left_size;
 };
 
 /* A free range of len bytes from which every byte of the image around near_addr is within reach, nearest first; 0 and *out, which

@@ -23,12 +23,13 @@
 
 int shunt_pack_show_written(struct shunt_pack *pack, uint32_t first, uint32_t nr)
 {
-	uintptr_t mask = shunt_machine_page_size() - 1;
-	uintptr_t begin = (uintptr_t)pack->rx + first * SHUNT_CHUNK_SIZE;
-	uintptr_t end = begin + nr * SHUNT_CHUNK_SIZE;
+	uintptr_t begin, end, mask;
 
 	if (!pack->arena->debug)
 		return 0;
+	mask = shunt_machine_page_size() - 1;
+	begin = (uintptr_t)pack->rx + first * SHUNT_CHUNK_SIZE;
+	end = begin + nr * SHUNT_CHUNK_SIZE;
 	/* Whole pages only: those that a block has to itself. What a debugger wrote there is gone then; the file's bytes show again. */
 	begin = (begin + mask) & ~mask;
 	end &= ~mask;

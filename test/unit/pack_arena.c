@@ -73,9 +73,9 @@ Test(arena, writable_views_and_per_cpu_areas_leave_the_room_beside_libraries_to_
 
 	cr_assert_eq(shunt_arena_create(&options, &arena), 0, "%s", shunt_error());
 	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 64, 0, &block), 0, "%s", shunt_error());
-	cr_expect_gt(distance(block.rw, options.near_addr), 2 * reach, "the rw view lies where a library would be in reach");
+	cr_assert_gt(distance(block.rw, options.near_addr), 2 * reach, "the rw view lies where a library would be in reach");
 	cr_assert_eq(shunt_percpu_alloc(8, 8, &counter), 0, "%s", shunt_error());
-	cr_expect_gt(distance(counter, options.near_addr), 2 * reach, "the per-CPU area lies where a library would be in reach");
+	cr_assert_gt(distance(counter, options.near_addr), 2 * reach, "the per-CPU area lies where a library would be in reach");
 	shunt_percpu_free(counter);
 	cr_assert_eq(shunt_pack_free(&block), 0);
 	cr_assert_eq(shunt_quiesce(), 0);
@@ -261,4 +261,40 @@ Test(arena, threads_that_ask_at_once_get_one_default_arena)
 		cr_assert(!first || first == arena);
 		first = arena;
 	}
+}
+
+static int stop_looking;
+static struct shunt_arena *watched;
+
+static void *look_for_addresses(void *addr)
+{
+	struct shunt_block block;
+
+	while (!__atomic_load_n(&stop_looking, __ATOMIC_RELAXED))
+		shunt_pack_find(addr, &block, NULL);
+	return NULL;
+}
+
+Test(arena, addresses_may_be_looked_for_while_the_arena_that_had_them_goes)
+{
+	struct shunt_arena_options options = { .size = 4 << 20 };
+	struct shunt_block block, found;
+	struct shunt_pack_stats stats;
+	pthread_t thread;
+
+	cr_assert_eq(shunt_arena_create(&options, &watched), 0);
+	cr_assert_eq(shunt_pack_get_stats(watched, &stats), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, look_for_addresses, (char *)stats.arena_base + 64), 0);
+	for (int i = 0; i < 200; i++) {
+		cr_assert_eq(shunt_pack_alloc(watched, SHUNT_SEGMENT_CODE, 100, 0, &block), 0, "%s", shunt_error());
+		cr_assert_eq(shunt_pack_find(block.rx, &found, NULL), 0);
+		cr_assert_eq(found.id, block.id);
+		cr_assert_eq(shunt_pack_abandon(&block), 0);
+		cr_assert_eq(shunt_arena_destroy(watched), 0, "%s", shunt_error());
+		cr_assert_eq(shunt_pack_find(block.rx, &found, NULL), -ENOENT);
+		cr_assert_eq(shunt_pack_free(&block), -EINVAL);
+		cr_assert_eq(shunt_arena_create(&options, &watched), 0);
+	}
+	__atomic_store_n(&stop_looking, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
 }
