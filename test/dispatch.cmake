@@ -54,10 +54,23 @@ foreach(linker gold lld)
     dispatch_image(exec_dispatch_${linker} shunt::shunt_static -fPIE -pie -fuse-ld=${linker})
     dispatch_image(exec_dispatch_${linker}_no_pie shunt::shunt_shared -fno-pie -no-pie -fuse-ld=${linker})
     hook_image(exec_hook_${linker} shunt::shunt_static -fPIE -pie -fuse-ld=${linker})
+    hook_image(exec_hook_${linker}_no_pie shunt::shunt_shared -fno-pie -no-pie -fuse-ld=${linker})
   else()
     dispatch_skip(exec_dispatch_${linker} "there is no ld.${linker}")
   endif()
 endforeach()
+
+# The same for hosts in C++.
+function(dispatch_cpp name library)
+  add_executable(${name} exec/dispatch_cpp.cpp)
+  target_link_libraries(${name} PRIVATE shunt_options Threads::Threads ${library})
+  target_compile_options(${name} PRIVATE ${ARGN})
+  target_link_options(${name} PRIVATE ${ARGN})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
+endfunction()
+dispatch_cpp(exec_dispatch_cpp_pie shunt::shunt_static -fPIE -pie)
+dispatch_cpp(exec_dispatch_cpp_no_pie shunt::shunt_shared -fno-pie -no-pie)
 
 add_library(dispatch_library SHARED ${DISPATCH_IMAGE})
 target_compile_definitions(dispatch_library PRIVATE DISPATCH_LIBRARY)
@@ -79,8 +92,9 @@ set_tests_properties(exec_dispatch_library_one_view PROPERTIES LABELS exec SKIP_
 
 # The other compiler, linked against the same library. Sanitizers' runtimes do not mix.
 find_program(CLANG_19 clang-19)
-if(NOT CLANG_19)
-  dispatch_skip(exec_dispatch_clang "there is no clang-19")
+find_program(CLANGXX_19 clang++-19)
+if(NOT CLANG_19 OR NOT CLANGXX_19)
+  dispatch_skip(exec_dispatch_clang "there is no clang-19 or no clang++-19")
 elseif(SHUNT_SANITIZE)
   dispatch_skip(exec_dispatch_clang "gcc's sanitizers do not link with clang's")
 else()
@@ -94,9 +108,16 @@ else()
       ${CMAKE_CURRENT_SOURCE_DIR}/exec/hook_image.c
       -o exec_hook_clang $<TARGET_FILE:shunt_shared> -Wl,-rpath,$<TARGET_FILE_DIR:shunt_shared> -pthread
     DEPENDS shunt_shared exec/hook_image.c exec/dispatch_programs.h VERBATIM)
+  add_custom_command(OUTPUT exec_dispatch_cpp_clang
+    COMMAND ${CLANGXX_19} ${SHUNT_CLANG_TARGET_FLAGS} -std=c++17 -O2 -g -Wall -Wextra -Werror -fPIE -pie -D_GNU_SOURCE -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include
+      ${CMAKE_CURRENT_SOURCE_DIR}/exec/dispatch_cpp.cpp
+      -o exec_dispatch_cpp_clang $<TARGET_FILE:shunt_shared> -Wl,-rpath,$<TARGET_FILE_DIR:shunt_shared> -pthread
+    DEPENDS shunt_shared exec/dispatch_cpp.cpp VERBATIM)
+  add_test(NAME exec_dispatch_cpp_clang COMMAND ${CMAKE_CURRENT_BINARY_DIR}/exec_dispatch_cpp_clang)
+  set_tests_properties(exec_dispatch_cpp_clang PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
   add_test(NAME exec_hook_clang COMMAND ${CMAKE_CURRENT_BINARY_DIR}/exec_hook_clang)
   set_tests_properties(exec_hook_clang PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
-  add_custom_target(exec_dispatch_clang_image ALL DEPENDS exec_dispatch_clang exec_hook_clang)
+  add_custom_target(exec_dispatch_clang_image ALL DEPENDS exec_dispatch_clang exec_hook_clang exec_dispatch_cpp_clang)
   add_test(NAME exec_dispatch_clang COMMAND ${CMAKE_CURRENT_BINARY_DIR}/exec_dispatch_clang)
   set_tests_properties(exec_dispatch_clang PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
 endif()

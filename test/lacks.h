@@ -32,11 +32,12 @@ static inline bool lacks_second_views(void)
 
 static inline bool lacks_address_limit(void)
 {
-	struct rlimit old, low = { .rlim_cur = 1 << 20 };
+	struct rlimit old, low; /* C++ includes this, too */
 	void *p;
 
 	if (getrlimit(RLIMIT_AS, &old) != 0)
 		return true;
+	low.rlim_cur = 1 << 20;
 	low.rlim_max = old.rlim_max;
 	if (setrlimit(RLIMIT_AS, &low) != 0)
 		return true;

@@ -2,8 +2,8 @@
 /*
  * Dispatchers defined in a host's own text, called from C by name; included by shunt/dispatcher.h.
  *
- *	SHUNT_DISPATCHER_DEFINE(xdp, unsigned, (void *ctx))	in one C file
- *	SHUNT_DISPATCHER_DECLARE(xdp, unsigned, (void *ctx))	in the other files of the same executable or library, C or C++
+ *	SHUNT_DISPATCHER_DEFINE(xdp, unsigned, (void *ctx))	in one file, C or C++ (outside of namespaces)
+ *	SHUNT_DISPATCHER_DECLARE(xdp, unsigned, (void *ctx))	in the other files of the same executable or library
  *
  * give
  *
@@ -15,8 +15,8 @@
  *
  * The program arrives as one more trailing integer argument, which the entry moves to the nest register and the program never
  * looks at. So there are 1 to 5 integer or pointer arguments on x86-64 and 1 to 7 on arm64, none of them a struct, a vector,
- * an __int128 or floating, and no struct is returned: anything else does not compile. Any extern "C" function of that type
- * may be a program.
+ * an __int128 or floating, and no struct is returned: anything else does not compile. In C++ enumerations and references go too. Any
+ * extern "C" function of that type may be a program.
  *
  * Each dispatcher takes a page of the image (section .shunt.stubs). As linked, every call takes the fallback, an indirect
  * jump. The first attach replaces the page by an equal one whose stub can be patched; if that fails, attach says why and
@@ -28,6 +28,8 @@
 #include <shunt/abi.h>
 
 #ifdef __cplusplus
+#include <type_traits>
+
 extern "C" {
 #endif
 
@@ -69,8 +71,6 @@ SHUNT_API struct shunt_dispatcher *shunt_dispatcher_of(struct shunt_dispatcher_r
 	SHUNT_EXTERN SHUNT_HIDDEN ret name(SHUNT_UNWRAP args, const void *shunt_program);					\
 	SHUNT_EXTERN SHUNT_HIDDEN struct shunt_dispatcher *shunt_dispatcher_##name(void)
 
-#ifndef __cplusplus
-
 /* SHUNT_NR_ARGS(a, b, c) is 3; SHUNT_EACH_ARG(m, a, b) is m(a) m(b). Up to 8, one more than any machine allows. */
 #define SHUNT_NR_ARGS(...) SHUNT_TAKE_9TH(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define SHUNT_TAKE_9TH(a, b, c, d, e, f, g, h, i, ...) i
@@ -86,6 +86,33 @@ SHUNT_API struct shunt_dispatcher *shunt_dispatcher_of(struct shunt_dispatcher_r
 #define SHUNT_EACH_7(m, a, ...) m(a) SHUNT_EACH_6(m, __VA_ARGS__)
 #define SHUNT_EACH_8(m, a, ...) m(a) SHUNT_EACH_7(m, __VA_ARGS__)
 
+#ifdef __cplusplus
+
+/* Of the type of a function that takes the argument: true when it goes in one integer register. A class does not, whatever it holds. */
+template <typename Function> struct shunt_is_word_arg : std::false_type {};
+template <typename Arg> struct shunt_is_word_arg<void(Arg)> {
+	static const bool is_number = std::is_integral<Arg>::value || std::is_enum<Arg>::value;
+	static const bool value = std::is_reference<Arg>::value || std::is_pointer<Arg>::value ||
+				  (is_number && sizeof(typename std::conditional<is_number, Arg, char>::type) <= 8);
+};
+/* A result in rax or x0, or none. */
+template <typename Ret> struct shunt_is_word_ret {
+	static const bool value = shunt_is_word_arg<void(Ret)>::value;
+};
+template <> struct shunt_is_word_ret<void> {
+	static const bool value = true;
+};
+
+#define SHUNT_STATIC_ASSERT static_assert
+#define SHUNT_CHECK_ARG(arg)													\
+	static_assert(shunt_is_word_arg<void(arg)>::value,									\
+		      "an argument of a dispatcher is an integer of up to 64 bits, a pointer or a reference: " #arg);
+#define SHUNT_CHECK_RET(ret)													\
+	static_assert(shunt_is_word_ret<ret>::value || std::is_floating_point<ret>::value, "a dispatcher returns no struct");
+
+#else
+
+#define SHUNT_STATIC_ASSERT _Static_assert
 __extension__ typedef __int128 shunt_int128;
 __extension__ typedef unsigned __int128 shunt_uint128;
 
@@ -102,6 +129,8 @@ __extension__ typedef unsigned __int128 shunt_uint128;
 
 /* A struct result may take an argument register for its address; a struct cannot be cast to. */
 #define SHUNT_CHECK_RET(ret) _Static_assert(sizeof((void)(ret)0, 1) == sizeof(int), "a dispatcher returns no struct");
+
+#endif
 
 #if defined(__x86_64__)
 
@@ -172,20 +201,18 @@ __extension__ typedef unsigned __int128 shunt_uint128;
 		".cfi_startproc\n" SHUNT_STUB_FALLBACK ".cfi_endproc\n"								\
 		".popsection\n")
 
+/* In the order of struct shunt_dispatcher_record: C++ has no designated initializers before C++20. */
+#define SHUNT_RECORD(layout, nr_args, name, page) { layout, nr_args, name, page, SHUNT_STUB_PAGE_LEN, NULL }
+
 #define SHUNT_DISPATCHER_DEFINE(hook, ret, args)										\
 	SHUNT_DISPATCHER_DECLARE(hook, ret, args);										\
-	_Static_assert(SHUNT_NR_ARGS args <= SHUNT_ARGS_MAX, "dispatcher " #hook " has too many arguments for this CPU");	\
+	SHUNT_STATIC_ASSERT(SHUNT_NR_ARGS args <= SHUNT_ARGS_MAX, "dispatcher " #hook " has too many arguments for this CPU");	\
 	SHUNT_EACH_ARG(SHUNT_CHECK_ARG, SHUNT_UNWRAP args)									\
 	SHUNT_CHECK_RET(ret)													\
 	SHUNT_STUB_ASM(hook, SHUNT_ENTRY_MOVE(SHUNT_NR_ARGS args));								\
-	extern SHUNT_HIDDEN const char shunt_stub_page_##hook[] __asm__("shunt_stub." #hook);					\
-	static struct shunt_dispatcher_record shunt_record_##hook = {								\
-		.layout = SHUNT_DISPATCHER_LAYOUT,										\
-		.nr_args = SHUNT_NR_ARGS args,											\
-		.name = #hook,													\
-		.page = shunt_stub_page_##hook,											\
-		.page_len = SHUNT_STUB_PAGE_LEN,										\
-	};															\
+	SHUNT_EXTERN SHUNT_HIDDEN const char shunt_stub_page_##hook[] __asm__("shunt_stub." #hook);				\
+	static struct shunt_dispatcher_record shunt_record_##hook =								\
+		SHUNT_RECORD(SHUNT_DISPATCHER_LAYOUT, SHUNT_NR_ARGS args, #hook, shunt_stub_page_##hook);			\
 	static __attribute__((constructor, used)) void shunt_enrol_##hook(void)							\
 	{															\
 		shunt_dispatcher_register(&shunt_record_##hook);								\
@@ -200,5 +227,4 @@ __extension__ typedef unsigned __int128 shunt_uint128;
 	}															\
 	extern int shunt_needs_a_semicolon_##hook
 
-#endif
 #endif

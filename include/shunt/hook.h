@@ -111,7 +111,8 @@ SHUNT_API int shunt_hook_register(struct shunt_hook_record *record);
 SHUNT_API struct shunt_hook *shunt_hook_of(struct shunt_hook_record *record);
 
 /*
- * SHUNT_HOOK_DEFINE(name, ret, (args)) in one C file, SHUNT_HOOK_DECLARE in the others of the same executable or library, C or C++:
+ * SHUNT_HOOK_DEFINE(name, ret, (args)) in one file, C or C++ (outside of namespaces), SHUNT_HOOK_DECLARE in the others of the same executable
+ * or library:
  *
  *	ret name(args);				calls the program, or returns 0
  *	struct shunt_hook *shunt_hook_name(void);	for attach and detach; NULL when the name was taken
@@ -127,7 +128,7 @@ SHUNT_API struct shunt_hook *shunt_hook_of(struct shunt_hook_record *record);
 
 #ifdef __cplusplus
 }
-#else
+#endif
 
 #if defined(__x86_64__)
 #define SHUNT_HOOK_IDLE														\
@@ -149,29 +150,25 @@ SHUNT_API struct shunt_hook *shunt_hook_of(struct shunt_hook_record *record);
 		".cfi_startproc\n" SHUNT_HOOK_IDLE ".cfi_endproc\n"								\
 		".popsection\n")
 
+#ifdef __cplusplus
+#define SHUNT_CHECK_HOOK_RET(ret)												\
+	static_assert(shunt_is_word_ret<ret>::value, "a hook returns an integer of up to 64 bits, a pointer, or nothing");
+#else
 #define SHUNT_CHECK_HOOK_RET(ret)												\
 	_Static_assert(_Generic((ret (*)(void))0, float (*)(void): 0, double (*)(void): 0, long double (*)(void): 0,		\
 				float _Complex (*)(void): 0, double _Complex (*)(void): 0, long double _Complex (*)(void): 0,	\
 				shunt_int128 (*)(void): 0, shunt_uint128 (*)(void): 0, default: 1),				\
 		       "a hook returns an integer of up to 64 bits, a pointer, or nothing");					\
 	SHUNT_CHECK_RET(ret)
+#endif
 
 #define SHUNT_HOOK_DEFINE_(hook, ret, args, is_multi, nr, len)									\
 	SHUNT_HOOK_DECLARE(hook, ret, args);											\
 	SHUNT_CHECK_HOOK_RET(ret)												\
 	SHUNT_HOOK_ASM(hook);													\
-	extern SHUNT_HIDDEN const char shunt_hook_page_##hook[] __asm__(#hook);							\
-	static struct shunt_hook_record shunt_hook_record_##hook = {								\
-		.base = {													\
-			.layout = SHUNT_HOOK_LAYOUT,										\
-			.nr_args = nr,												\
-			.name = #hook,												\
-			.page = shunt_hook_page_##hook,										\
-			.page_len = SHUNT_STUB_PAGE_LEN,									\
-		},														\
-		.multi = is_multi,												\
-		.ret_len = len,													\
-	};															\
+	SHUNT_EXTERN SHUNT_HIDDEN const char shunt_hook_page_##hook[] __asm__(#hook);						\
+	static struct shunt_hook_record shunt_hook_record_##hook =								\
+		{ SHUNT_RECORD(SHUNT_HOOK_LAYOUT, nr, #hook, shunt_hook_page_##hook), is_multi, len };				\
 	static __attribute__((constructor, used)) void shunt_enrol_##hook(void)							\
 	{															\
 		shunt_hook_register(&shunt_hook_record_##hook);									\
@@ -189,9 +186,8 @@ SHUNT_API struct shunt_hook *shunt_hook_of(struct shunt_hook_record *record);
 #define SHUNT_HOOK_DEFINE(hook, ret, args) SHUNT_HOOK_DEFINE_(hook, ret, args, false, 0, 0)
 
 #define SHUNT_MULTI_HOOK_DEFINE(hook, ret, args)										\
-	_Static_assert(SHUNT_NR_ARGS args <= SHUNT_ARGS_MAX + 1, "multi-hook " #hook " has too many arguments for this CPU");	\
+	SHUNT_STATIC_ASSERT(SHUNT_NR_ARGS args <= SHUNT_ARGS_MAX + 1, "multi-hook " #hook " has too many arguments for this CPU");	\
 	SHUNT_EACH_ARG(SHUNT_CHECK_ARG, SHUNT_UNWRAP args)									\
 	SHUNT_HOOK_DEFINE_(hook, ret, args, true, SHUNT_NR_ARGS args, sizeof(ret))
 
-#endif /* C */
 #endif

@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <shunt/dispatcher.h>
+#include <shunt/hook.h>
 #include <shunt/log.h>
 #include <shunt/reader.h>
 #include <stdio.h>
@@ -20,6 +20,7 @@
 
 SHUNT_DISPATCHER_DEFINE(image_hook, uint64_t, (uint64_t arg));
 SHUNT_DISPATCHER_DEFINE(image_second, uint64_t, (uint64_t arg));
+SHUNT_HOOK_DEFINE(image_static, uint64_t, (uint64_t arg));
 
 static struct shunt_block programs[NR_PROGRAMS];
 
@@ -60,6 +61,11 @@ static void *caller(void *stop)
 		shunt_read_begin();
 		for (uint32_t i = 0; i < NR_PROGRAMS; i += 7)
 			bad += image_hook(i, programs[i].rx) != 2 * i;
+		for (uint32_t i = 1; i < NR_PROGRAMS; i += 7) {
+			uint64_t result = image_static(i);
+
+			bad += result != 0 && result != i + 1 && result != i + 2;
+		}
 		shunt_read_end();
 	}
 	return (void *)(uintptr_t)bad;
@@ -84,6 +90,24 @@ static int check_attaching(struct shunt_dispatcher *d)
 			CHECK_EQ(check_calls("calls while detaching"), 0, "calls");
 	}
 	return check_calls("calls after detaching");
+}
+
+/* The static hook's page is replaced and patched while the threads call it, too. hook_image.c knows more of hooks. */
+static int check_static_hook(void)
+{
+	struct shunt_hook *hook = shunt_hook_image_static();
+
+	CHECK_EQ((uintptr_t)shunt_hook_find("image_static"), (uintptr_t)hook, "find the hook");
+	CHECK_EQ(image_static(5), 0, "the hook as linked");
+	for (int i = 0; i < 500; i++) {
+		CHECK_EQ(shunt_hook_attach(hook, programs[1].rx, NULL), 0, "attach to the hook");
+		CHECK_EQ(image_static(5), 6, "the hook");
+		CHECK_EQ(shunt_hook_replace(hook, programs[1].rx, programs[2].rx, NULL), 0, "replace");
+		CHECK_EQ(image_static(5), 7, "the hook, replaced");
+		CHECK_EQ(shunt_hook_detach(hook, programs[2].rx, NULL), 0, "detach from the hook");
+		CHECK_EQ(image_static(5), 0, "the empty hook");
+	}
+	return 0;
 }
 
 /* How the page is mapped now: host text is never writable. */
@@ -129,6 +153,7 @@ int dispatch_image_run(void)
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(pthread_create(&threads[i], NULL, caller, &stop), 0, "thread");
 	usleep(1000);
+	CHECK_EQ(check_static_hook(), 0, "static hook");
 	CHECK_EQ(check_attaching(d), 0, "attaching");
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (int i = 0; i < 2; i++) {

@@ -5,7 +5,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <shunt/dispatcher.h>
+#include <shunt/hook.h>
 #include <shunt/log.h>
 #include <shunt/pack.h>
 #include <shunt/reader.h>
@@ -33,8 +33,8 @@ static int run_library(const char *path)
 	}
 	page = shunt_dispatcher_stub(shunt_dispatcher_find("image_hook"));
 	result = run();
-	if (dlclose(library) != 0 || shunt_dispatcher_find("image_hook")) {
-		fprintf(stderr, "the dispatcher is still there after dlclose\n");
+	if (dlclose(library) != 0 || shunt_dispatcher_find("image_hook") || shunt_hook_find("image_static")) {
+		fprintf(stderr, "the dispatcher or the hook is still there after dlclose\n");
 		return 1;
 	}
 	return result;
