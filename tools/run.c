@@ -12,6 +12,7 @@
 #include "tools/dump.h"
 #include "tools/file.h"
 #include "tools/report.h"
+#include "tools/run_packs.h"
 
 #define KERNEL_TIMING_REPEAT 1000u /* runs a frame on each side when the kernel is timed */
 #define MANY_QUEUES 8              /* more may take a second to compile */
@@ -44,6 +45,7 @@ static const char help[] =
 	"      --all-entries             list every map entry, also zeros\n"
 	"      --remarks                 list what the passes inlined, too, not only what they left\n"
 	"      --dump ir|code|tree|all   print generated IR, machine code, or the dispatcher's stub and tree, before the report\n"
+	"      --packs[=FILE.svg]        draw what lies where in the packs of code, before the report, and into FILE.svg\n"
 	"  -v, --verbose                 print Shunt's log on the standard error stream\n"
 	"  -h, --help                    this text\n"
 	"\n"
@@ -57,10 +59,11 @@ struct run_arguments {
 	struct shunt_map_list maps;
 	const char *capture, *code;
 	uint64_t repeat;
-	bool check_kernel, time_kernel, json, all_entries, remarks, verbose;
+	const char *packs_svg;
+	bool check_kernel, time_kernel, json, all_entries, remarks, packs, verbose;
 };
 
-enum { OPT_PRIVATE_MAPS = 256, OPT_NO_PASSES, OPT_TIME_KERNEL, OPT_IFINDEX, OPT_ANON_CODE, OPT_CODE, OPT_ALL_ENTRIES, OPT_REMARKS, OPT_DUMP };
+enum { OPT_PRIVATE_MAPS = 256, OPT_NO_PASSES, OPT_TIME_KERNEL, OPT_IFINDEX, OPT_ANON_CODE, OPT_CODE, OPT_ALL_ENTRIES, OPT_REMARKS, OPT_DUMP, OPT_PACKS };
 
 static const struct option long_options[] = {
 	{ "queue", required_argument, NULL, 'q' },
@@ -78,6 +81,7 @@ static const struct option long_options[] = {
 	{ "all-entries", no_argument, NULL, OPT_ALL_ENTRIES },
 	{ "remarks", no_argument, NULL, OPT_REMARKS },
 	{ "dump", required_argument, NULL, OPT_DUMP },
+	{ "packs", optional_argument, NULL, OPT_PACKS },
 	{ "verbose", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -126,6 +130,10 @@ static int parse_option(int option, struct run_arguments *args)
 		return -1;
 	case OPT_DUMP:
 		return dump_parse(optarg, &args->dump) ? usage_error("--dump takes ir, code, tree or all, not", optarg) : -1;
+	case OPT_PACKS:
+		args->packs = true;
+		args->packs_svg = optarg;
+		return -1;
 	case OPT_PRIVATE_MAPS: args->replay.private_maps = true; return -1;
 	case OPT_NO_PASSES: args->replay.pipeline = ""; return -1;
 	case OPT_ANON_CODE: args->replay.anon_arena = true; return -1;
@@ -159,6 +167,8 @@ static int parse_arguments(int argc, char **argv, struct run_arguments *args)
 		args->queues[args->replay.nr_queues++] = argv[optind++];
 	if (args->json && (args->dump.ir || args->dump.code || args->dump.tree))
 		return usage_error("--dump prints text, which --json's reader cannot read: one of the two", NULL);
+	if (args->json && args->packs && !args->packs_svg)
+		return usage_error("--packs prints text, which --json's reader cannot read: draw into a file with --packs=FILE.svg", NULL);
 	if (!args->replay.nr_queues)
 		return usage_error("name a program: PROGRAM.o CAPTURE.pcap, or --queue PROGRAM.o", NULL);
 	if (argc - optind != 1)
@@ -210,7 +220,16 @@ static int skip(int err)
 
 static int print_report(const struct run_arguments *args, const struct report *report)
 {
+	int err;
+
 	dump_print(report->replay, &args->dump, stdout);
+	if (args->packs) {
+		err = run_packs_draw(report->replay, args->packs_svg, args->json ? NULL : stdout);
+		if (err) {
+			fprintf(stderr, "shunt run: --packs%s%s: %s\n", args->packs_svg ? " " : "", args->packs_svg ? args->packs_svg : "", strerror(-err));
+			return SHUNT_EXIT_FAILED;
+		}
+	}
 	if (!args->json)
 		report_print_text(report, stdout);
 	else if (report_print_json(report, stdout) && !ferror(stdout)) {

@@ -78,16 +78,20 @@ class Packs(unittest.TestCase):
             result = shunt("packs", "--programs", "9000", "--lengths", "200-200", "--free", "0", "--svg", str(path))
             self.assertEqual(result.returncode, 0, result.stderr)
             # 8,192 blocks of 256 bytes fill a pack.
-            self.assertRegex(result.stdout, r"100\.0 % used")
-            self.assertRegex(result.stdout, r"  9\.9 % used")
+            self.assertRegex(result.stdout, r"8,192 blocks, 2,097,152 bytes, 100\.0 % of 2 MiB")
+            self.assertRegex(result.stdout, r"808 blocks, 206,848 bytes, 9\.9 % of 2 MiB")
             self.assertIn("9000 programs, 2304000 bytes used of 4194304 in 2 packs", result.stdout)
-            cells = xml.dom.minidom.parse(str(path)).getElementsByTagName("rect")
-            self.assertEqual(len(cells), 1 + 2 * 512)
+            drawing = xml.dom.minidom.parse(str(path))
+            blocks = [p.getAttribute("d") for p in drawing.getElementsByTagName("path") if p.getAttribute("fill")]
+            self.assertEqual(sum(d.count("M") for d in blocks), 9000)
+            # A background, rows of 16 KiB with something in them, a square in the legend.
+            self.assertEqual(len(drawing.getElementsByTagName("rect")), 1 + 128 + 13 + 1)
 
     def test_freed_programs_leave_room_that_is_used_again(self):
         result = shunt("packs", "--programs", "9000", "--lengths", "200-200", "--free", "100")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("4500 programs, 1152000 bytes used of 2097152 in 1 packs", result.stdout)
+        self.assertIn("programs placed after others were freed: 1,152,000 bytes in 4,500 blocks", result.stdout)
 
     def test_bad_options_are_refused(self):
         for arguments in (["--programs", "0"], ["--lengths", "9"], ["--lengths", "9-3"], ["--free", "101"], ["more"]):

@@ -3,9 +3,11 @@
 """shunt run: the main job, its options, and what it says when something is wrong."""
 
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
+import xml.dom.minidom
 
 from common import ADDRESSES, CAPTURE, MACS, OBJECTS, PORTS, SHUNT, main, rules_for, run_json, needs_rseq, settings, shunt, xdp_filters
 
@@ -33,6 +35,26 @@ class MainJob(unittest.TestCase):
         text = names.read_text()
         names.unlink()
         self.assertRegex(text, r"(?m)^[0-9a-f]+ [0-9a-f]+ xdpfilt_dny_all$")
+
+    def test_a_picture_shows_where_each_program_lies_in_the_packs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "packs.svg"
+            result = shunt("run", f"--packs={path}", "--queue", DENY, "--queue", ALLOW_TCP, CAPTURE)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            titles = [t.firstChild.data for t in xml.dom.minidom.parse(str(path)).getElementsByTagName("title")]
+            picture, _, report = result.stdout.partition("\n\n")
+            used = int(re.search(r"([\d,]+) of [\d,]+ mapped bytes used", report)[1].replace(",", ""))
+            lines = re.findall(r"^  [0-9a-f]{6}  ([A-Za-z.]{64})$", picture, re.M)
+            self.assertEqual(64 * sum(len(line) - line.count(".") for line in lines), used)
+            for owner in ("xdpfilt_dny_all (queue 0)", "xdpfilt_alw_tcp (queue 1)", "stub of dispatcher xdp", "receive loop"):
+                letter, size = re.search(rf"^  ([A-Z]) {re.escape(owner)}: ([\d,]+) bytes$", picture, re.M).groups()
+                self.assertEqual(64 * "".join(lines).upper().count(letter), int(size.replace(",", "")), owner)
+                self.assertEqual(sum(t.startswith(f"{owner}, {size} bytes at") for t in titles), 1, titles)
+            run_json(f"--packs={path}", DENY, CAPTURE)
+        self.assertEqual(shunt("run", "--json", "--packs", DENY, CAPTURE).returncode, 2)
+        result = shunt("run", "--packs=/nowhere/at/all.svg", DENY, CAPTURE)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("/nowhere/at/all.svg", result.stderr)
 
     def test_private_maps_are_one_a_queue(self):
         report = run_json("--private-maps", "--queue", DENY, "--queue", ALLOW_TCP, CAPTURE)
