@@ -46,6 +46,8 @@ class Doctor(unittest.TestCase):
 
     def test_a_file_size_limit_is_named_and_packs_do_without_files(self):
         result = shunt("doctor", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY)))
+        if "no second view" in result.stdout:
+            self.skipTest("this system maps no memory a second time, as under qemu-user")
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertRegex(result.stdout, r"backing +shared-anonymous")
         self.assertIn("not sealed", result.stdout)

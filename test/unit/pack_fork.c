@@ -2,6 +2,7 @@
 /* Forks: two processes that once shared their packs and no longer see each other's writes. */
 #include "test/unit/pack_check.h"
 #include "test/lacks.h"
+#include "test/slowness.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -37,7 +38,7 @@ static pid_t fork_child(void)
 
 	cr_assert_geq(pid, 0);
 	if (!pid)
-		alarm(20);
+		alarm((unsigned)(20 * test_slowness()));
 	return pid;
 }
 
@@ -189,7 +190,7 @@ Test(pack_fork, the_parents_mutators_wait_for_a_copying_child_its_readers_and_fu
 	pid_t pids[3];
 
 	cr_assert(make_tiny(arena, 1, &block));
-	slow_children(0.4);
+	slow_children(0.4 * test_slowness());
 	start = now();
 	for (int i = 0; i < 3; i++) {
 		pids[i] = fork_child();
@@ -201,9 +202,9 @@ Test(pack_fork, the_parents_mutators_wait_for_a_copying_child_its_readers_and_fu
 	shunt_read_end();
 	cr_assert_eq(shunt_pack_find(block.rx, &other, NULL), 0);
 	cr_assert_eq(shunt_pack_free(&block), 0, "free waits never");
-	cr_assert_lt(now() - start, 0.35, "a reader, a free or a fork waited");
+	cr_assert_lt(now() - start, 0.35 * test_slowness(), "a reader, a free or a fork waited");
 	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 64, 0, &other), 0);
-	cr_assert_gt(now() - start, 0.35, "an allocation did not wait");
+	cr_assert_gt(now() - start, 0.35 * test_slowness(), "an allocation did not wait");
 	for (int i = 0; i < 3; i++)
 		expect_child(pids[i]);
 	cr_assert_eq(shunt_quiesce(), 0);
@@ -447,7 +448,7 @@ Test(pack_fork, forks_in_a_storm_of_allocations_leave_both_sides_working, .timeo
 static void *read_for_a_while(void *unused)
 {
 	shunt_read_begin();
-	usleep(400000);
+	usleep((useconds_t)(400000 * test_slowness()));
 	shunt_read_end();
 	return unused;
 }
@@ -485,10 +486,10 @@ Test(pack_fork, a_child_finishes_the_batch_that_its_parent_was_waiting_for_and_w
 		cr_assert(make_tiny(arena, i, &blocks[i]));
 	/* The first is in a batch that waits for the reader, the second in the queue behind it. */
 	cr_assert_eq(pthread_create(&threads[0], NULL, read_for_a_while, NULL), 0);
-	usleep(50000);
+	usleep((useconds_t)(50000 * test_slowness()));
 	cr_assert_eq(shunt_pack_free(&blocks[0]), 0);
 	cr_assert_eq(pthread_create(&threads[1], NULL, reclaim_once, NULL), 0);
-	usleep(50000);
+	usleep((useconds_t)(50000 * test_slowness()));
 	cr_assert_eq(shunt_pack_free(&blocks[1]), 0);
 	pid = fork_child();
 	if (!pid) {
