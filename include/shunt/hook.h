@@ -70,8 +70,8 @@ struct shunt_hook_attach_options {
 /*
  * Attaches program (its entry address), for calls that begin after the return at the latest. options: multi-hooks only, NULL is priority 0
  * and SHUNT_CONTINUE_ALWAYS. -EBUSY: a static hook has a program already (see replace), or a multi-hook SHUNT_HOOK_PROGRAMS_MAX;
- * -EEXIST: attached already; -ERANGE: out of direct reach, place it in shunt_hook_arena(); -ENOMEM. On failure the hook is as it was.
- * MT-safe, never waits for readers.
+ * -EEXIST: attached already; -ENOMEM. On failure the hook is as it was. A program out of direct reach of shunt_hook_arena() is called through
+ * a veneer, an indirect jump to one place (nr_veneers of shunt_hook_get_stats). MT-safe, never waits for readers.
  */
 SHUNT_API int shunt_hook_attach(struct shunt_hook *hook, const void *program, const struct shunt_hook_attach_options *options);
 
@@ -87,12 +87,13 @@ SHUNT_API int shunt_hook_set_verdict(struct shunt_hook *hook, uint64_t verdict);
 
 struct shunt_hook_stats {
 	uint32_t nr_programs;
-	uint32_t code_len;     /* bytes of a multi-hook's calls, 0 while there are none */
+	uint32_t code_len;     /* bytes between the entry and the programs: a multi-hook's calls, veneers; 0 while there are none */
 	uint64_t nr_attaches;
 	uint64_t nr_detaches;
 	uint64_t nr_patches;
 	const void *entry;
 	const void *target;    /* where the entry jumps */
+	uint32_t nr_veneers;   /* programs that are out of direct reach */
 };
 SHUNT_API void shunt_hook_get_stats(const struct shunt_hook *hook, struct shunt_hook_stats *out);
 

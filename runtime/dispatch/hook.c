@@ -4,6 +4,8 @@
  * dispatcher.c's and adopt.c's, under the same locks. What differs is where the stub jumps: to the one program, to a chain of calls, or to
  * code that returns at once.
  *
+ * A program out of direct reach of the code that jumps to it is reached by a veneer, an absolute jump in a block of the hook's.
+ *
  * A chain's code is on the stack of whoever it called, so it lives as its programs do: until the read sections that were open when it was
  * replaced have ended. Its block goes through shunt_pack_free, which waits for them.
  */
@@ -18,6 +20,8 @@
 #include "runtime/dispatch/token.h"
 #include "targets/chain.h"
 
+#define VENEER_LEN 32u /* at most, by targets/target.h; a multiple of what its address is one of */
+
 struct hook_program {
 	uint64_t program;
 	uint64_t continue_on;
@@ -30,6 +34,7 @@ struct shunt_hook {
 	uint32_t nr_args;
 	uint32_t ret_len;
 	uint64_t verdict;
+	uint32_t nr_veneers;
 	uint32_t nr_programs;
 	struct hook_program programs[SHUNT_HOOK_PROGRAMS_MAX]; /* by priority */
 };
@@ -146,13 +151,74 @@ struct shunt_arena *shunt_hook_arena(struct shunt_hook *hook)
 	return shunt_dispatcher_arena(hook ? &hook->base : NULL);
 }
 
+/* What leads from the entry to the programs. */
+struct hook_code {
+	struct shunt_block block; /* id 0: nothing, the entry jumps to the program itself */
+	uint32_t len;
+	uint32_t nr_veneers;
+};
+
+/* With room for displacements within the code and for what instructions take themselves; a veneer too many is only slower. */
+static bool is_far(const struct shunt_block *block, uint32_t len, uint64_t program)
+{
+	int64_t reach = shunt_target_host()->branch_reach - SHUNT_CHUNK_SIZE;
+	int64_t disp = (int64_t)(program - (uint64_t)(uintptr_t)block->rx);
+
+	return disp < -reach + (int64_t)len || disp >= reach;
+}
+
+/* An absolute jump at `offset` of the block; returns its address. */
+static uint64_t emit_veneer(const struct shunt_block *block, uint32_t offset, uint64_t program)
+{
+	uint64_t addr = (uint64_t)(uintptr_t)block->rx + offset;
+	struct shunt_code code;
+
+	shunt_code_init(&code, (char *)block->rw + offset, VENEER_LEN, addr);
+	shunt_target_host()->emit_veneer(&code, program);
+	return addr;
+}
+
+/* A veneer for the one program of a hook. */
+static int make_veneer(const struct shunt_hook *hook, uint64_t program, struct hook_code *out)
+{
+	int err = shunt_pack_alloc(hook->base.arena, SHUNT_SEGMENT_CODE, VENEER_LEN, 0, &out->block);
+
+	if (err)
+		return err;
+	emit_veneer(&out->block, 0, program);
+	out->len = VENEER_LEN;
+	out->nr_veneers = 1;
+	err = shunt_pack_finalize(&out->block, 1);
+	if (err)
+		shunt_pack_abandon(&out->block);
+	return err;
+}
+
+/* A block for a chain of len bytes, and for veneers behind it when it turns out to lie too far from a program. */
+static int alloc_chain(const struct shunt_hook *hook, const struct change *change, uint32_t len, struct shunt_block *block)
+{
+	bool any_far = false;
+	int err = shunt_pack_alloc(hook->base.arena, SHUNT_SEGMENT_CODE, len, 0, block);
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < change->nr; i++)
+		any_far |= is_far(block, len, change->programs[i].program);
+	if (!any_far)
+		return 0;
+	shunt_pack_abandon(block);
+	/* For all of them: the next block may lie further away. */
+	return shunt_pack_alloc(hook->base.arena, SHUNT_SEGMENT_CODE, len + VENEER_LEN + (size_t)change->nr * VENEER_LEN, 0, block);
+}
+
 /* Bytes that call every program in turn. */
-static int make_chain(const struct shunt_hook *hook, const struct change *change, struct shunt_block *block, uint32_t *len)
+static int make_chain(const struct shunt_hook *hook, const struct change *change, struct hook_code *out)
 {
 	struct shunt_chain_link links[SHUNT_HOOK_PROGRAMS_MAX];
 	struct shunt_chain chain = { .links = links, .nr_links = change->nr, .nr_args = hook->nr_args, .ret_len = hook->ret_len,
 				     .verdict = change->verdict };
 	const struct shunt_target *target = shunt_target_host();
+	struct shunt_block *block = &out->block;
 	struct shunt_code code;
 	int err;
 
@@ -161,21 +227,45 @@ static int make_chain(const struct shunt_hook *hook, const struct change *change
 						      .continue_on = change->programs[i].continue_on };
 	shunt_code_init(&code, NULL, 0, 0);
 	target->emit_chain(&code, &chain);
-	err = shunt_pack_alloc(hook->base.arena, SHUNT_SEGMENT_CODE, code.len, 0, block);
+	out->len = (uint32_t)code.len;
+	err = alloc_chain(hook, change, out->len, block);
 	if (err)
 		return err;
+	for (uint32_t i = 0; i < change->nr; i++) {
+		uint32_t veneers = (uint32_t)(code.len + VENEER_LEN - 1) & ~(VENEER_LEN - 1);
+
+		if (is_far(block, (uint32_t)code.len, links[i].program)) {
+			links[i].program = emit_veneer(block, veneers + out->nr_veneers++ * VENEER_LEN, links[i].program);
+			out->len = veneers + out->nr_veneers * VENEER_LEN;
+		}
+	}
 	shunt_code_init(&code, block->rw, block->len, (uint64_t)(uintptr_t)block->rx);
 	target->emit_chain(&code, &chain);
-	if (code.error)
-		err = shunt_fail(-code.error, "hook '%s': one of its programs is out of direct reach (%lld MiB), place it in shunt_hook_arena()",
-				 hook->base.name, (long long)(target->branch_reach >> 20));
-	else
-		err = shunt_pack_finalize(block, 1);
-	if (err) {
+	err = code.error ? shunt_fail(-code.error, "hook '%s': the code over its programs could not be made", hook->base.name)
+			 : shunt_pack_finalize(block, 1);
+	if (err)
 		shunt_pack_abandon(block);
-		block->id = 0;
+	return err;
+}
+
+/* Code for the programs of a change, where any is needed, and what the entry is to jump to. On failure nothing is left. */
+static int make_code(const struct shunt_hook *hook, const struct change *change, struct hook_code *out, uint64_t *dest)
+{
+	const struct shunt_dispatcher *d = &hook->base;
+	uint64_t word;
+	int err;
+
+	*out = (struct hook_code){ 0 };
+	if (hook->multi && (change->nr > 1 || change->verdict || (change->nr && change->programs[0].continue_on))) {
+		err = make_chain(hook, change, out);
+	} else {
+		/* One program whose result is the hook's: what the whole chain would do. */
+		*dest = change->nr ? change->programs[0].program : d->idle;
+		if (d->site.by_data || shunt_target_host()->encode_stub_word(d->slot, *dest, &word) == 0)
+			return 0;
+		err = make_veneer(hook, *dest, out);
 	}
-	*len = (uint32_t)code.len;
+	*dest = (uint64_t)(uintptr_t)out->block.rx;
 	return err;
 }
 
@@ -183,29 +273,23 @@ static int make_chain(const struct shunt_hook *hook, const struct change *change
 static int commit(struct shunt_hook *hook, const struct change *change)
 {
 	struct shunt_dispatcher *d = &hook->base;
-	struct shunt_block block = { 0 }, old = d->tree.block;
-	uint64_t dest = d->idle;
-	uint32_t len = 0;
-	int err;
+	struct shunt_block old = d->tree.block;
+	struct hook_code code;
+	uint64_t dest;
+	int err = make_code(hook, change, &code, &dest);
 
-	if (hook->multi && (change->nr > 1 || change->verdict || (change->nr && change->programs[0].continue_on))) {
-		err = make_chain(hook, change, &block, &len);
-		if (err)
-			return err;
-		dest = (uint64_t)(uintptr_t)block.rx;
-	} else if (change->nr) {
-		/* One program whose result is the hook's: what the whole chain would do. */
-		dest = change->programs[0].program;
-	}
+	if (err)
+		return err;
 	err = shunt_patch_stub(&d->site, dest);
 	if (err) {
-		if (block.id)
-			shunt_pack_abandon(&block);
+		if (code.block.id)
+			shunt_pack_abandon(&code.block);
 		return err;
 	}
 	d->nr_patches++;
-	d->tree.block = block;
-	d->tree.len = len;
+	d->tree.block = code.block;
+	d->tree.len = code.len;
+	hook->nr_veneers = code.nr_veneers;
 	if (old.id)
 		shunt_pack_free(&old);
 	memcpy(hook->programs, change->programs, sizeof(hook->programs));
@@ -390,6 +474,7 @@ void shunt_hook_get_stats(const struct shunt_hook *hook, struct shunt_hook_stats
 	pthread_mutex_lock(&d->mutex);
 	out->nr_programs = hook->nr_programs;
 	out->code_len = d->tree.len;
+	out->nr_veneers = hook->nr_veneers;
 	out->nr_attaches = d->nr_attaches;
 	out->nr_detaches = d->nr_detaches;
 	out->nr_patches = d->nr_patches;

@@ -7,6 +7,7 @@
 #include <shunt/log.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "targets/target.h"
@@ -234,7 +235,6 @@ Test(hook, what_cannot_be_is_refused_and_changes_nothing)
 	struct shunt_block p = program(1), last = program(99), more[SHUNT_HOOK_PROGRAMS_MAX];
 	struct shunt_hook_attach_options options = { .priority = 1 };
 	struct shunt_hook_stats before, after;
-	const void *far = (const char *)p.rx + (INT64_C(1) << 40); /* further away than a direct call reaches */
 
 	cr_assert_eq(shunt_hook_create("hook", &wide, &hook), -EINVAL);
 	cr_assert_eq(shunt_hook_create("hook", &odd, &hook), -EINVAL);
@@ -249,12 +249,127 @@ Test(hook, what_cannot_be_is_refused_and_changes_nothing)
 	}
 	before = stats_of(multi);
 	cr_assert_eq(shunt_hook_attach(multi, last.rx, NULL), -EBUSY);
-	cr_assert_eq(shunt_hook_replace(multi, more[0].rx, far, NULL), -ERANGE);
-	cr_assert_eq(shunt_hook_attach(hook, far, NULL), -ERANGE);
+	cr_assert_eq(shunt_hook_replace(multi, more[0].rx, more[1].rx, NULL), -EEXIST);
 	after = stats_of(multi);
-	cr_assert_eq(memcmp(&before, &after, sizeof(after)), 0);
+	cr_assert_eq(memcmp(&before, &after, offsetof(struct shunt_hook_stats, nr_veneers)), 0);
+	cr_assert_eq(after.nr_veneers, 0);
 	cr_assert_eq(call(multi, 1), 0);
 	cr_assert_eq(call(hook, 1), 0);
+}
+
+/* ---- programs out of direct reach -------------------------------------------------------------------------------- */
+
+/* A program at exactly that address, and the pages around it; false when something else is there. */
+static bool make_program_at(uint64_t addr, uint32_t id, void **pages, size_t *len)
+{
+	uint64_t page_size = (uint64_t)sysconf(_SC_PAGESIZE), first = addr & ~(page_size - 1);
+
+	*len = 2 * page_size;
+	*pages = mmap((void *)(uintptr_t)first, *len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (*pages == MAP_FAILED || (uintptr_t)*pages != first)
+		return false;
+	write_program((void *)(uintptr_t)addr, id);
+	cr_assert_eq(mprotect(*pages, *len, PROT_READ | PROT_EXEC), 0);
+	__builtin___clear_cache((char *)(uintptr_t)addr, (char *)(uintptr_t)addr + PROGRAM_LEN);
+	return true;
+}
+
+/* The last address that a stub's jump reaches upwards, or downwards. */
+static uint64_t last_in_reach(const struct shunt_hook *hook, bool is_up)
+{
+	uint64_t slot = (uint64_t)(uintptr_t)shunt_hook_entry(hook), word;
+	uint64_t near = slot, far = is_up ? slot + (UINT64_C(1) << 32) : slot - (UINT64_C(1) << 32);
+
+	while (near + 4 < far || far + 4 < near) {
+		uint64_t middle = (near + (far - near) / 2) & ~UINT64_C(3);
+
+		if (far < near)
+			middle = (far + (near - far) / 2) & ~UINT64_C(3);
+		if (shunt_target_host()->encode_stub_word(slot, middle, &word) == 0)
+			near = middle;
+		else
+			far = middle;
+	}
+	return near;
+}
+
+Test(hook, a_program_beyond_the_last_address_in_reach_is_called_through_a_veneer)
+{
+	struct shunt_hook *hook = make_hook("hook", false, 0, 0);
+	unsigned int nr_tried = 0;
+
+	for (int is_up = 0; is_up <= 1; is_up++) {
+		for (uint64_t beyond = 0; beyond <= 8; beyond += 4) {
+			uint64_t addr = last_in_reach(hook, is_up);
+			void *pages;
+			size_t len;
+
+			addr = is_up ? addr + beyond : addr - beyond;
+			if (!make_program_at(addr, 41, &pages, &len))
+				continue;
+			nr_tried++;
+			cr_assert_eq(shunt_hook_attach(hook, (void *)(uintptr_t)addr, NULL), 0, "%s", shunt_error());
+			cr_assert_eq(stats_of(hook).nr_veneers, beyond != 0, "%d %d", is_up, (int)beyond);
+			cr_assert_eq(stats_of(hook).target == (void *)(uintptr_t)addr, beyond == 0);
+			cr_assert_eq(call(hook, 1), 42);
+			cr_assert_eq(shunt_hook_detach(hook, (void *)(uintptr_t)addr, NULL), 0);
+			cr_assert_eq(stats_of(hook).nr_veneers, 0);
+			cr_assert_eq(call(hook, 1), 0);
+			munmap(pages, len);
+		}
+	}
+	if (!nr_tried)
+		cr_skip_test("the addresses at the edge of the hook's reach are all taken here");
+	cr_assert_eq(shunt_hook_destroy(hook), 0, "%s", shunt_error());
+}
+
+Test(hook, far_and_near_programs_run_in_order)
+{
+	enum { NR = 40 };
+	struct shunt_hook *hook = make_hook("hook", true, 1, 8);
+	struct shunt_hook_attach_options options = { .continue_on = SHUNT_CONTINUE_ON(63) };
+	struct shunt_pack_stats start, end;
+	uint64_t far = (uint64_t)(uintptr_t)shunt_hook_entry(hook) + (UINT64_C(1) << 33);
+	struct shunt_block near[NR];
+	void *pages[NR];
+	size_t len[NR];
+
+	for (uint32_t i = 0; i < NR; i++) {
+		near[i] = program(i);
+		while (!make_program_at(far, 100 + i, &pages[i], &len[i]))
+			far += 1 << 20;
+		far += 4 * len[i];
+	}
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(NULL, &start), 0);
+	/* Near and far in turn; each goes on only when it returns 63. */
+	for (uint32_t i = 0; i < NR / 2; i++) {
+		options.priority = (int32_t)i;
+		cr_assert_eq(shunt_hook_attach(hook, near[i].rx, &options), 0, "%s", shunt_error());
+		cr_assert_eq(shunt_hook_attach(hook, pages[i], &options), 0, "%s", shunt_error());
+		cr_assert_eq(stats_of(hook).nr_veneers, i + 1);
+		cr_assert_eq(call(hook, 5), 5, "the first stops");
+		cr_assert_eq(call(hook, 63), 163, "the second stops");
+	}
+	/* Without the near ones the first far one decides, and without that the next. */
+	for (uint32_t i = 0; i < NR / 2; i++)
+		cr_assert_eq(shunt_hook_detach(hook, near[i].rx, NULL), 0);
+	for (uint32_t i = 0; i < NR / 2; i++) {
+		cr_assert_eq(call(hook, 1), 101 + i);
+		cr_assert_eq(shunt_hook_detach(hook, pages[i], NULL), 0);
+	}
+	cr_assert_eq(call(hook, 1), 0);
+	/* A multi-hook of one program that decides jumps to it. */
+	cr_assert_eq(shunt_hook_attach(hook, pages[3], &(struct shunt_hook_attach_options){ 0 }), 0);
+	cr_assert_eq(stats_of(hook).nr_veneers, 1);
+	cr_assert_eq(call(hook, 1), 104);
+	cr_assert_eq(shunt_hook_detach(hook, pages[3], NULL), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(NULL, &end), 0);
+	cr_assert_eq(start.nr_blocks[SHUNT_SEGMENT_CODE], end.nr_blocks[SHUNT_SEGMENT_CODE]);
+	for (uint32_t i = 0; i < NR; i++)
+		munmap(pages[i], len[i]);
+	cr_assert_eq(shunt_hook_destroy(hook), 0);
 }
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
