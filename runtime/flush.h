@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* What an emulator of the arm64 user instruction set needs besides the architecture's cache maintenance; nothing on real machines. */
+/* What emulators of arm64 need besides the architecture's cache maintenance; nothing on real machines. */
 #ifndef RUNTIME_FLUSH_H
 #define RUNTIME_FLUSH_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Makes the machine forget what it keeps of code at rx, where cache maintenance by instructions does not: see flush.c. Found out by a
  * probe on the first call; afterwards one load on machines that need nothing. MT-safe. */
 void shunt_flush(const void *rx, size_t len);
 
-/* True on such an emulator. MT-safe. */
+/* After word was stored at live, the rw address of an instruction that threads are running: makes an emulated machine with several CPUs run
+ * it, see flush.c. One more store of the same bytes elsewhere on arm64, nothing on x86-64. */
+void shunt_flush_patched(uint64_t *live, uint64_t word);
+
+/* True on an emulator that shunt_flush is for. MT-safe. */
 bool shunt_stale_code_is_kept(void);
 
 /* Takes the descriptor of memory that is mapped at rx with prot: closes it, or on such an emulator keeps it for the flushes of rx until

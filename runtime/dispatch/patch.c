@@ -30,6 +30,7 @@
 
 #include <errno.h>
 
+#include "runtime/flush.h"
 #include "runtime/log.h"
 #include "runtime/machine.h"
 #include "runtime/pack/pack.h"
@@ -49,8 +50,10 @@ int shunt_patch_stub(struct shunt_patch_site *site, uint64_t dest)
 	shunt_pack_patch_begin();
 	/* Release orders the tree's bytes before the jump for every observer; a failed swap stores nothing. */
 	is_stored = __atomic_compare_exchange_n(live, &expected, word, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-	if (is_stored && !site->by_data)
+	if (is_stored && !site->by_data) {
+		shunt_flush_patched(live, word);
 		shunt_machine_sync_caches((const void *)(uintptr_t)site->slot, site->rw, SHUNT_STUB_LEN);
+	}
 	shunt_pack_patch_end();
 	if (!is_stored)
 		return shunt_fail(EBUSY, "stub at %#llx holds %#llx, not the %#llx stored last: something else writes there",
