@@ -39,7 +39,7 @@ struct shunt_pass {
 	bool changed;      /* the module is not what it was */
 	bool failed;       /* out of memory: the module is whole, but not all was done */
 	LLVMTypeRef ptr, i8, i32, i64;
-	struct shunt_rmw_lookups *lookups; /* rmw.c's, while shunt-percpu runs */
+	struct shunt_rmw_lookups *lookups; /* rmw_record.c's, while shunt-percpu runs */
 	bool has_armed;                    /* rmw_disarm.c's, likewise */
 };
 

@@ -10,11 +10,6 @@
 
 enum { MAX_DEPTH = 4 };
 
-struct shunt_rmw_lookups {
-	size_t nr, capacity;
-	struct shunt_rmw_lookup items[];
-};
-
 struct update {
 	LLVMValueRef store;
 	struct shunt_rmw_place place;
@@ -30,35 +25,6 @@ struct updates {
 bool shunt_rmw_is_exact(const struct shunt_pass *pass)
 {
 	return pass->options->rmw == SHUNT_PASS_RMW_EXACT || pass->options->rmw == SHUNT_PASS_RMW_EXACT_SHARED;
-}
-
-void shunt_rmw_record(struct shunt_pass *pass, const struct shunt_rmw_lookup *lookup)
-{
-	struct shunt_rmw_lookups *lookups = pass->lookups;
-
-	if (!shunt_rmw_is_exact(pass))
-		return;
-	if (!lookups || lookups->nr == lookups->capacity) {
-		size_t nr = lookups ? lookups->nr : 0, capacity = nr ? nr * 2 : 64;
-
-		lookups = realloc(lookups, sizeof(*lookups) + capacity * sizeof(lookups->items[0]));
-		if (!lookups) {
-			pass->failed = true;
-			return;
-		}
-		lookups->nr = nr;
-		lookups->capacity = capacity;
-		pass->lookups = lookups;
-	}
-	lookups->items[lookups->nr++] = *lookup;
-}
-
-const struct shunt_rmw_lookup *shunt_rmw_find(const struct shunt_pass *pass, LLVMValueRef base)
-{
-	for (size_t i = 0; pass->lookups && i < pass->lookups->nr; i++)
-		if (pass->lookups->items[i].value == base)
-			return &pass->lookups->items[i];
-	return NULL;
 }
 
 /* One step towards the value that pointer is some constant bytes from; NULL: this is it. */
@@ -125,12 +91,8 @@ struct shunt_rmw_place shunt_rmw_place_of(struct shunt_pass *pass, LLVMValueRef 
 	struct shunt_rmw_place place = raw_place_of(pass, pointer);
 	const struct shunt_rmw_lookup *lookup = shunt_rmw_find(pass, place.base);
 
-	for (size_t i = 0; lookup && lookup->object && i < pass->lookups->nr; i++) {
-		if (pass->lookups->items[i].object == lookup->object) {
-			place.base = pass->lookups->items[i].value;
-			break;
-		}
-	}
+	if (lookup && lookup->object)
+		place.base = shunt_rmw_first_of(pass, lookup->object)->value;
 	return place;
 }
 
@@ -375,6 +337,5 @@ void shunt_pass_rmw(struct shunt_pass *pass)
 	}
 	shunt_rmw_disarm(pass);
 	free(updates.items);
-	free(pass->lookups);
-	pass->lookups = NULL;
+	shunt_rmw_forget(pass);
 }

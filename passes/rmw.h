@@ -26,7 +26,13 @@ struct shunt_rmw_lookup {
 	LLVMValueRef object; /* pointers with the same one are to copies of one variable; NULL: value itself */
 	const struct shunt_pass_map *map;
 };
+/* rmw_record.c. Where the policy is not exact, nothing is kept. */
 void shunt_rmw_record(struct shunt_pass *pass, const struct shunt_rmw_lookup *lookup);
+/* NULL: base is none that was recorded. */
+const struct shunt_rmw_lookup *shunt_rmw_find(const struct shunt_pass *pass, LLVMValueRef base);
+/* The first pointer that was recorded with that object. */
+const struct shunt_rmw_lookup *shunt_rmw_first_of(const struct shunt_pass *pass, LLVMValueRef object);
+void shunt_rmw_forget(struct shunt_pass *pass); /* all of them */
 
 /* Where a pointer leads: a fixed number of bytes from a value. */
 struct shunt_rmw_place {
@@ -34,9 +40,6 @@ struct shunt_rmw_place {
 	int64_t offset;
 };
 struct shunt_rmw_place shunt_rmw_place_of(struct shunt_pass *pass, LLVMValueRef pointer);
-
-/* NULL: base is none that was recorded. */
-const struct shunt_rmw_lookup *shunt_rmw_find(const struct shunt_pass *pass, LLVMValueRef base);
 
 enum shunt_rmw_op { SHUNT_RMW_ADD, SHUNT_RMW_OR, SHUNT_RMW_AND, SHUNT_RMW_XOR, SHUNT_RMW_NONE };
 const char *shunt_rmw_op_name(enum shunt_rmw_op op);

@@ -181,14 +181,25 @@ static void fini_steps(struct step *steps, size_t nr)
 	}
 }
 
-/* The list is taken first: a pass erases the call it is shown and adds new ones. */
-static int run_step(struct shunt_pass *pass, const struct step *step)
-{
+/* The calls of the module, as long as no pass has changed it: walking over all instructions is most of what a pass costs. */
+struct call_list {
+	LLVMValueRef *calls; /* NULL: not known */
 	size_t nr;
-	LLVMValueRef *calls = list_calls(pass->module, &nr);
+};
 
-	if (!calls)
+/* The list is taken first: a pass erases the call it is shown and adds new ones. */
+static int run_step(struct shunt_pass *pass, const struct step *step, struct call_list *list)
+{
+	const LLVMValueRef *calls;
+	size_t nr;
+
+	if (!list->calls)
+		list->calls = list_calls(pass->module, &list->nr);
+	if (!list->calls)
 		return -ENOMEM;
+	calls = list->calls;
+	nr = list->nr;
+	pass->changed = false;
 	pass->name = step->entry->name;
 	pass->options = &step->options;
 	if (step->entry->run_module)
@@ -197,7 +208,10 @@ static int run_step(struct shunt_pass *pass, const struct step *step)
 		step->entry->run(pass, calls[i]);
 	if (step->entry->finish)
 		step->entry->finish(pass);
-	free(calls);
+	if (pass->changed) {
+		free(list->calls);
+		list->calls = NULL;
+	}
 	return pass->failed ? -ENOMEM : 0;
 }
 
@@ -207,6 +221,8 @@ int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const s
 	struct shunt_pass_counts no_counts = { 0 };
 	enum { MAX_STEPS = 16 };
 	struct step steps[MAX_STEPS + 1];
+	struct call_list list = { 0 };
+	bool any_change = false;
 	struct shunt_pass pass = {
 		.module = module,
 		.counts = counts ? counts : &no_counts,
@@ -240,12 +256,15 @@ int shunt_passes_run_changed(LLVMModuleRef module, const char *pipeline, const s
 		goto out;
 	}
 	pass.builder = LLVMCreateBuilderInContext(pass.context);
-	for (size_t i = 0; i < nr && !ret; i++)
-		ret = run_step(&pass, &steps[i]);
+	for (size_t i = 0; i < nr && !ret; i++) {
+		ret = run_step(&pass, &steps[i], &list);
+		any_change |= pass.changed;
+	}
 	LLVMDisposeBuilder(pass.builder);
+	free(list.calls);
 	free(pass.scratch);
 	if (changed)
-		*changed = pass.changed;
+		*changed = any_change;
 out:
 	fini_steps(steps, nr);
 	return ret;

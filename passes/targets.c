@@ -408,6 +408,12 @@ static void lower_call(struct shunt_pass *pass, LLVMValueRef call, LLVMValueRef 
 	lower(pass, call, &tree);
 }
 
+/* Verified IR describes variables only where it lists the unit that they are of. */
+static bool has_debug_info(const struct shunt_pass *pass)
+{
+	return LLVMGetNamedMetadataNumOperands(pass->module, "llvm.dbg.cu");
+}
+
 /* Back to debug records; the intrinsics that stood for them leave declarations behind. */
 static void restore_records(struct shunt_pass *pass)
 {
@@ -424,7 +430,7 @@ static void restore_records(struct shunt_pass *pass)
 void shunt_pass_targets(struct shunt_pass *pass, const LLVMValueRef *calls, size_t nr)
 {
 	unsigned kind = md_kind(pass, SHUNT_TARGETS_MD);
-	bool has_records = LLVMIsNewDbgInfoFormat(pass->module), is_converted = false;
+	bool has_records = LLVMIsNewDbgInfoFormat(pass->module) && has_debug_info(pass), is_converted = false;
 
 	for (size_t i = 0; i < nr; i++) {
 		LLVMValueRef mark = LLVMGetMetadata(calls[i], kind);
