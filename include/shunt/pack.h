@@ -69,7 +69,12 @@ struct shunt_arena_options {
 	bool toggle;
 	/* Small blocks begin at places that cannot be guessed: each run of them lies anywhere in the free room of its pack. */
 	bool random_start;
+	/* So many freed blocks rest, filled, before the first of them may be handed out again: an address that somebody still knows, or that a
+	 * branch predictor does, is not another program's at once. 0: 1,024; SHUNT_REST_NONE: none; a million at most. At most a sixteenth of the
+	 * arena rests, and nothing when there is no other room; a block never made reachable (shunt_pack_abandon) does not. */
+	uint32_t rest;
 };
+#define SHUNT_REST_NONE UINT32_MAX
 
 /* Reserves an arena; options may be NULL. -ENOMEM when no range of that size is free within reach of near_addr,
  * -EINVAL for a bad size. No pack is made before the first allocation. MT-safe. */
@@ -159,6 +164,7 @@ struct shunt_pack_stats {
 	uint64_t bytes_mapped[SHUNT_NR_SEGMENTS]; /* packs */
 	uint64_t bytes_huge;                      /* of the mapped code bytes: behind a 2 MiB page-table entry in the rx view */
 	uint64_t bytes_pending;                   /* freed, waiting for their grace period */
+	uint64_t bytes_resting;                   /* freed, filled, not handed out again yet (option rest) */
 	uint64_t bytes_metadata;
 	uint64_t arena_size;
 	const void *arena_base;

@@ -21,6 +21,11 @@
 #include "targets/target.h"
 
 #define DEFAULT_SIZE_MIN ((size_t)64 << 20)
+/* Of an arena's room, so much rests at most. */
+#define REST_PART 16
+#define REST_MAX (1u << 20)
+/* Costs 1 % of a free and an allocation; random starts cost 3 to 10 and are therefore an option. */
+#define REST_DEFAULT 1024u
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shunt_arena *registry;
@@ -158,6 +163,8 @@ static void leave_ranges(struct shunt_arena *arena)
 	arena->left_rw_base = arena->rw_base;
 	arena->left_size = arena->size;
 	set_ranges(arena, NULL, NULL, 0);
+	free(arena->rest.ring);
+	arena->rest.ring = NULL;
 	free(arena->slots);
 	arena->slots = NULL;
 }
@@ -237,6 +244,12 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	arena->next_serial = 1;
 	arena->slots = calloc(arena->nr_slots, sizeof(struct shunt_pack *));
 	err = arena->slots ? 0 : -ENOMEM;
+	if (!err && options->rest != SHUNT_REST_NONE) {
+		arena->rest.size = options->rest ? options->rest : REST_DEFAULT;
+		arena->rest.max_chunks = (uint64_t)arena->nr_slots * SHUNT_PACK_CHUNKS / REST_PART;
+		arena->rest.ring = calloc(arena->rest.size, sizeof(*arena->rest.ring));
+		err = arena->rest.ring ? 0 : -ENOMEM;
+	}
 	if (!err)
 		err = shunt_arena_range_reserve(near_addr, size, (uint64_t)shunt_target_host()->branch_reach, &p, step);
 	if (!err) {
@@ -247,6 +260,7 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	if (err) {
 		arena->left_base = base;
 		arena->left_size = size;
+		free(arena->rest.ring);
 		free(arena->slots);
 		arena_free(arena);
 		return err;
@@ -289,6 +303,8 @@ int shunt_arena_create(const struct shunt_arena_options *options, struct shunt_a
 	if (size > (uint64_t)target->branch_reach / 2)
 		return shunt_fail(EINVAL, "arena: size %zu is more than %" PRId64 " bytes, half the reach of a direct branch on %s", size,
 				  target->branch_reach / 2, target->name);
+	if (options->rest > REST_MAX && options->rest != SHUNT_REST_NONE)
+		return shunt_fail(EINVAL, "arena: %u blocks that rest are more than %u", options->rest, REST_MAX);
 	shunt_fork_init();
 	err = arena_make(options, size, out, &step);
 	return err ? fail_range("arena", options, size, step, err) : 0;

@@ -62,6 +62,24 @@ struct shunt_pack_open {
 	uint32_t end;
 };
 
+/* A block that was freed and filled, and is not handed out again yet. */
+struct shunt_rest_entry {
+	uint64_t serial; /* of its pack; another one is there now when it differs */
+	uint32_t slot;
+	uint16_t first;
+	uint16_t nr;     /* chunks, at most a pack of them */
+};
+
+/* First in, first out; as many as there is room for, and no more chunks than max_chunks. */
+struct shunt_rest {
+	struct shunt_rest_entry *ring; /* NULL: nothing rests */
+	uint32_t size;
+	uint32_t head; /* the oldest */
+	uint32_t nr;
+	uint64_t chunks;
+	uint64_t max_chunks;
+};
+
 struct shunt_arena {
 	/* These six outlive the arena: its memory is kept for another one, so that who looks for an address may look at it without a lock.
 	 * Both ranges are written with atomic stores; who has the lock sees an arena that is there, or one without ranges. */
@@ -92,6 +110,7 @@ struct shunt_arena {
 	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];
 	uint64_t chunks_used[SHUNT_NR_SEGMENTS];
 	uint64_t chunks_pending;
+	struct shunt_rest rest;
 	enum shunt_backing newest;
 	struct shunt_pack_dup *dups; /* pack_dup.c */
 	/* Of an arena that is no more, until the system takes them back. */
@@ -147,6 +166,8 @@ static inline bool shunt_pack_toggles(const struct shunt_pack *pack)
  * effect where there are two views. */
 int shunt_pack_open_pages(struct shunt_pack *pack, uint32_t first, uint32_t nr);
 int shunt_pack_close_pages(struct shunt_pack *pack, uint32_t first, uint32_t nr);
+/* All blocks that rest become free: there is no other room. True when there were any. */
+bool shunt_pack_rest_end(struct shunt_arena *arena);
 /* A live block becomes free at once, its bytes as they are. */
 void shunt_pack_take_back(struct shunt_pack *pack, uint32_t first, uint32_t nr);
 

@@ -66,7 +66,7 @@ bool shunt_pack_block_at(const struct shunt_pack *pack, uint32_t chunk, uint32_t
 	*nr = shunt_space_block_from(&pack->space, chunk);
 	if (!*nr && !shunt_space_block(&pack->space, chunk, first, nr))
 		return false;
-	if (pack->generation[*first] == SHUNT_GENERATION_WORN || is_open_at(pack, *first))
+	if (pack->generation[*first] == SHUNT_GENERATION_WORN || shunt_bit_is_resting(&pack->space, *first) || is_open_at(pack, *first))
 		return false;
 	*dying = shunt_bit_is_set(&pack->space, SHUNT_BIT_DYING, *first);
 	return true;
@@ -160,8 +160,15 @@ static int find_pack(struct shunt_arena *arena, enum shunt_segment segment, uint
 		shunt_pack_close(arena, segment);
 		link = shunt_room_find(&arena->rooms[segment], nr);
 	}
-	if (!link)
-		return shunt_pack_make(arena, segment, 1, out, failure);
+	if (!link) {
+		int err = shunt_pack_make(arena, segment, 1, out, failure);
+
+		if (!err || !shunt_pack_rest_end(arena))
+			return err;
+		link = shunt_room_find(&arena->rooms[segment], nr);
+		if (!link)
+			return err;
+	}
 	*out = (struct shunt_pack *)((char *)link - offsetof(struct shunt_pack, room));
 	return 0;
 }

@@ -111,6 +111,8 @@ static void place(struct shunt_pack *pack)
 		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
 }
 
+static void free_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early);
+
 /* Makes the chunks of a block that is neither live nor dying any more free. What is given early wants shunt_space_give_done. */
 static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
 {
@@ -123,7 +125,14 @@ static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bo
 		pack->nr_worn++;
 		if (nr > 1)
 			shunt_space_shorten(&pack->space, first + nr - 1, first);
-	} else if (shunt_pack_is_open(pack) && pack->arena->open[pack->segment].next == first + nr) {
+	} else {
+		free_chunks(pack, first, nr, early);
+	}
+}
+
+static void free_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
+{
+	if (shunt_pack_is_open(pack) && pack->arena->open[pack->segment].next == first + nr) {
 		shunt_pack_uncut(pack, first, nr);
 	} else if (early) {
 		shunt_space_give_early(&pack->space, first, nr);
@@ -173,8 +182,9 @@ static void collect(struct shunt_grace_item *grace_item)
 
 	pthread_mutex_lock(&pack->arena->lock);
 	item_of(grace_item)->state = SHUNT_ITEM_BATCH;
+	/* What rests keeps its bit. */
 	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
-		pack->space.bits[word][SHUNT_BIT_BATCH] = pack->space.bits[word][SHUNT_BIT_DYING];
+		pack->space.bits[word][SHUNT_BIT_BATCH] |= pack->space.bits[word][SHUNT_BIT_DYING];
 	pthread_mutex_unlock(&pack->arena->lock);
 }
 
@@ -274,12 +284,62 @@ static void retire(struct shunt_grace_item *grace_item)
 	pthread_mutex_unlock(&pack->arena->lock);
 }
 
+/* The block that has rested longest becomes free. early: the pack in which many are given back now; its tree is brought up to date later. */
+static void wake_oldest(struct shunt_arena *arena, const struct shunt_pack *early)
+{
+	struct shunt_rest *rest = &arena->rest;
+	const struct shunt_rest_entry *entry = &rest->ring[rest->head];
+	struct shunt_pack *pack = arena->slots[entry->slot];
+	uint32_t first = entry->first;
+	uint32_t nr;
+
+	rest->head = rest->head + 1 == rest->size ? 0 : rest->head + 1;
+	rest->nr--;
+	rest->chunks -= entry->nr;
+	/* Its pack may have gone, or become a new one, meanwhile. */
+	if (!pack || pack->serial != entry->serial)
+		return;
+	nr = shunt_space_block_from(&pack->space, first);
+	shunt_bit_clear(&pack->space, SHUNT_BIT_BATCH, first);
+	free_chunks(pack, first, nr, pack == early);
+	if (pack != early)
+		place(pack);
+}
+
+bool shunt_pack_rest_end(struct shunt_arena *arena)
+{
+	bool any = arena->rest.nr > 0;
+
+	while (arena->rest.nr)
+		wake_oldest(arena, NULL);
+	return any;
+}
+
+/* The block, of a batch that is over, rests before it is free. */
+static void lay_to_rest(struct shunt_pack *pack, uint32_t first, uint32_t nr, const struct shunt_pack *early)
+{
+	struct shunt_rest *rest = &pack->arena->rest;
+
+	while (rest->nr && (rest->nr == rest->size || rest->chunks + nr > rest->max_chunks))
+		wake_oldest(pack->arena, early);
+	rest->ring[(rest->head + rest->nr) % rest->size] =
+		(struct shunt_rest_entry){ .serial = pack->serial, .slot = pack->first_slot, .first = first, .nr = nr };
+	rest->nr++;
+	rest->chunks += nr;
+}
+
 static void release_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *many)
 {
 	shunt_bit_clear(&pack->space, SHUNT_BIT_DYING, first);
 	pack->nr_dying--;
 	pack->chunks_dying -= nr;
 	pack->arena->chunks_pending -= nr;
+	if (pack->arena->rest.ring && pack->nr_slots == 1 && pack->generation[first] + 1 != SHUNT_GENERATION_WORN) {
+		pack->generation[first]++;
+		lay_to_rest(pack, first, nr, many ? pack : NULL);
+		return;
+	}
+	shunt_bit_clear(&pack->space, SHUNT_BIT_BATCH, first);
 	give_chunks(pack, first, nr, many != NULL);
 }
 
@@ -305,8 +365,6 @@ static void release_batch(struct shunt_pack *pack)
 		pack->arena->nr_emptying[pack->segment]--;
 	}
 	place(pack);
-	for (uint32_t word = 0; word < SHUNT_PACK_WORDS; word++)
-		pack->space.bits[word][SHUNT_BIT_BATCH] = 0;
 }
 
 /* May run again in a fork's child that found it half done: the lock makes it all or nothing. */

@@ -118,7 +118,8 @@ int shunt_pack_get_stats(struct shunt_arena *arena, struct shunt_pack_stats *out
 			out->bytes_huge += pack->made.bytes_huge;
 	}
 	out->bytes_pending = arena->chunks_pending * SHUNT_CHUNK_SIZE;
-	out->bytes_metadata += sizeof(*arena) + arena->nr_slots * sizeof(struct shunt_pack *) + shunt_pack_dups_bytes(arena);
+	out->bytes_resting = arena->rest.chunks * SHUNT_CHUNK_SIZE;
+	out->bytes_metadata += sizeof(*arena) + arena->rest.size * sizeof(*arena->rest.ring) + arena->nr_slots * sizeof(struct shunt_pack *) + shunt_pack_dups_bytes(arena);
 	out->arena_size = arena->size;
 	out->arena_base = arena->base;
 	out->backing = arena->newest;

@@ -29,7 +29,7 @@ enum shunt_bit {
 	SHUNT_BIT_USED,
 	SHUNT_BIT_LAST,  /* of its block */
 	SHUNT_BIT_DYING, /* of a block's first chunk: freed; kept by pack_free.c */
-	SHUNT_BIT_BATCH, /* and covered by the batch in progress; likewise */
+	SHUNT_BIT_BATCH, /* and covered by the batch in progress; likewise. Without DYING: that batch is over, and the block rests */
 	SHUNT_NR_BITS,
 };
 
@@ -75,6 +75,11 @@ uint32_t shunt_space_next_used(const struct shunt_pack_space *space, uint32_t fr
 static inline bool shunt_bit_is_set(const struct shunt_pack_space *space, enum shunt_bit bit, uint32_t chunk)
 {
 	return space->bits[chunk / 64][bit] >> chunk % 64 & 1;
+}
+
+static inline bool shunt_bit_is_resting(const struct shunt_pack_space *space, uint32_t chunk)
+{
+	return (space->bits[chunk / 64][SHUNT_BIT_BATCH] & ~space->bits[chunk / 64][SHUNT_BIT_DYING]) >> chunk % 64 & 1;
 }
 
 static inline void shunt_bit_set(struct shunt_pack_space *space, enum shunt_bit bit, uint32_t chunk)

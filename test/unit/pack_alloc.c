@@ -12,9 +12,10 @@
 #include "runtime/pack/pack.h"
 #include "test/unit/pack_test.h"
 
+/* Where what is freed may be handed out again at once. */
 static struct shunt_arena *make_arena(size_t size)
 {
-	struct shunt_arena_options options = { .size = size };
+	struct shunt_arena_options options = { .size = size, .rest = SHUNT_REST_NONE };
 	struct shunt_arena *arena = NULL;
 
 	cr_assert_eq(shunt_arena_create(&options, &arena), 0, "%s", shunt_error());

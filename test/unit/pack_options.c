@@ -142,7 +142,7 @@ Test(pack_blocks, open_runs_agree_with_a_plain_array)
 
 Test(pack_blocks, what_is_freed_is_reclaimed_by_itself_in_few_batches)
 {
-	struct shunt_arena_options options = { .size = 8 << 20 };
+	struct shunt_arena_options options = { .size = 8 << 20, .rest = SHUNT_REST_NONE };
 	struct shunt_arena *arena = make_arena(&options);
 	static struct shunt_block blocks[5000];
 	struct shunt_reclaim_stats before, after;
@@ -231,6 +231,111 @@ Test(pack_blocks, packs_that_die_together_go_but_for_one_and_that_one_is_traps)
 	cr_assert(is_all_traps(whole.rx, SHUNT_PACK_SIZE));
 	cr_assert_eq(shunt_pack_abandon(&whole), 0);
 	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
+}
+
+/* ---- resting ---------------------------------------------------------------------------------------------------- */
+
+/* A block that is freed, and that its grace period is over for. */
+static void free_now(const struct shunt_block *block)
+{
+	cr_assert_eq(shunt_pack_free(block), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_quiesce(), 0);
+}
+
+Test(pack_rest, a_freed_block_is_handed_out_again_only_after_as_many_others_were_freed)
+{
+	struct shunt_arena_options options = { .size = 2 << 20, .rest = 10 };
+	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_block anchor, filler, blocks[12], next, found;
+	struct shunt_pack_stats stats;
+
+	cr_assert(make_tiny(arena, 1, &anchor));
+	for (int i = 0; i < 12; i++)
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 5000, 0, &blocks[i]), 0);
+	/* No other room of this length. */
+	while (shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 5000, 0, &filler) == 0)
+		;
+	for (int i = 0; i < 10; i++) {
+		memset(blocks[i].rw, 0x90, blocks[i].len);
+		free_now(&blocks[i]);
+		cr_assert(is_all_traps(blocks[i].rx, blocks[i].len));
+		cr_assert_eq(shunt_pack_free(&blocks[i]), -EINVAL);
+		cr_assert_eq(shunt_pack_find(blocks[i].rx, &found, NULL), -ENOENT);
+		for (int j = 0; j <= i; j++)
+			cr_assert_eq(shunt_pack_find((char *)blocks[j].rx + 64, &found, NULL), -ENOENT, "%d", j);
+	}
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_eq(stats.bytes_resting, 10 * 5056);
+	cr_assert_eq(stats.bytes_pending, 0);
+	free_now(&blocks[10]);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 5000, 0, &next), 0, "the one that rested longest is free");
+	cr_assert((char *)next.rx < (char *)blocks[0].rx + blocks[0].len && (char *)blocks[0].rx < (char *)next.rx + next.len, "%p, not at %p", next.rx,
+		  blocks[0].rx);
+	/* With no room left at all nothing rests any more. */
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 5000, 0, &next), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_eq(stats.bytes_resting, 0);
+	cr_assert_eq(call(anchor.rx), 1);
+}
+
+Test(pack_rest, what_rests_agrees_with_a_model)
+{
+	struct shunt_arena_options options = { .size = 8 << 20, .rest = 64 };
+	struct shunt_arena *arena = make_arena(&options);
+	static struct shunt_block blocks[3000];
+	static uintptr_t rested[64];
+	uint64_t nr_freed = 0, nr_live = 0;
+	struct shunt_pack_stats stats;
+	unsigned seed = 11;
+
+	for (int i = 0; i < 20000; i++) {
+		struct shunt_block *block = &blocks[rand_r(&seed) % 3000];
+
+		if (block->id) {
+			cr_assert_eq(call(block->rx), (int)(block - blocks));
+			cr_assert_eq(shunt_pack_free(block), 0, "%s", shunt_error());
+			/* Of a batch the order is that of addresses: each by itself here. */
+			if (nr_live > 2800)
+				cr_assert_eq(shunt_quiesce(), 0);
+			rested[nr_freed++ % 64] = nr_live > 2800 ? (uintptr_t)block->rx : 0;
+			block->id = 0;
+			nr_live--;
+			continue;
+		}
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 20 + (size_t)rand_r(&seed) % 700, 0, block), 0, "%s", shunt_error());
+		for (uint64_t back = 1; back <= 64 && back <= nr_freed; back++)
+			cr_assert_neq((uintptr_t)block->rx, rested[(nr_freed - back) % 64], "freed %llu frees ago", (unsigned long long)back);
+		write_tiny(block->rw, (uint32_t)(block - blocks));
+		cr_assert_eq(shunt_pack_finalize(block, 1), 0);
+		nr_live++;
+	}
+	for (int i = 0; i < 3000; i++)
+		if (blocks[i].id)
+			cr_assert_eq(shunt_pack_free(&blocks[i]), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_eq(stats.nr_packs[SHUNT_SEGMENT_CODE], 1);
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
+}
+
+Test(pack_rest, no_more_than_a_sixteenth_of_an_arena_rests)
+{
+	struct shunt_arena_options options = { .size = 32 << 20, .rest = 1000 };
+	struct shunt_arena *arena = make_arena(&options);
+	static struct shunt_block blocks[100];
+	struct shunt_pack_stats stats;
+
+	for (int i = 0; i < 100; i++)
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 200000, 0, &blocks[i]), 0, "%s", shunt_error());
+	for (int i = 0; i < 100; i++)
+		if (i % 10)
+			cr_assert_eq(shunt_pack_free(&blocks[i]), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	cr_assert_gt(stats.bytes_resting, 1 << 20);
+	cr_assert_leq(stats.bytes_resting, 2 << 20);
+	options.rest = UINT32_MAX - 1;
+	cr_assert_eq(shunt_arena_create(&options, &arena), -EINVAL);
 }
 
 /* ---- options --------------------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #include "test/unit/pack_inject.h"
 #include "test/unit/pack_test.h"
 
-static const struct shunt_arena_options toggle = { .size = 16 << 20, .toggle = true };
+static const struct shunt_arena_options toggle = { .size = 16 << 20, .toggle = true, .rest = SHUNT_REST_NONE };
 
 static struct shunt_arena *make_arena(const struct shunt_arena_options *options)
 {
