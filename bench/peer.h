@@ -4,6 +4,7 @@
 #define BENCH_PEER_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <shunt/pack.h>
 
 #ifdef __cplusplus
@@ -26,6 +27,7 @@ struct peer {
 	int (*settle)(void);                                                           /* NULL, or: finish what releases left for later */
 	size_t (*metadata)(void);                                                      /* NULL: unknown, it is in the memory measured */
 	const char *(*note)(void);                                                     /* NULL, or what the machine gave */
+	uint32_t nr_released;                                                          /* 0: all are; or only so many, as each takes so long */
 };
 
 extern const struct peer peer_shunt;
@@ -33,7 +35,8 @@ extern const struct peer peer_shunt_base; /* 4 KiB pages */
 extern const struct peer peer_page;
 extern const struct peer peer_asmjit_rwx;
 extern const struct peer peer_asmjit_dual;
-extern const struct peer peer_llvm;
+extern const struct peer peer_llvm;     /* the class alone */
+extern const struct peer peer_llvm_orc; /* what the C API gives */
 
 #ifdef __cplusplus
 }

@@ -46,5 +46,5 @@ static size_t metadata(void)
 	return allocator->statistics().overheadSize();
 }
 
-extern "C" const struct peer peer_asmjit_rwx = { "asmjit RWX", open_rwx, install, release, nullptr, metadata, nullptr };
-extern "C" const struct peer peer_asmjit_dual = { "asmjit dual", open_dual, install, release, nullptr, metadata, nullptr };
+extern "C" const struct peer peer_asmjit_rwx = { "asmjit RWX", open_rwx, install, release, nullptr, metadata, nullptr, 0 };
+extern "C" const struct peer peer_asmjit_dual = { "asmjit dual", open_dual, install, release, nullptr, metadata, nullptr, 0 };

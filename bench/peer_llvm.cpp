@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // LLVM's SectionMemoryManager, one a program with a code and an unwind section, as its linking layer uses it. The C API hides the class
-// behind whole objects; used by itself here, it is measured without the parsing and linking of each.
+// behind whole objects (peer_llvm_orc.c); used by itself here, it is measured without the parsing and linking of each.
 #include <cstring>
 #include <llvm/ExecutionEngine/SectionMemoryManager.h>
 
@@ -41,4 +41,4 @@ static int release(struct peer_program *program)
 	return 0;
 }
 
-extern "C" const struct peer peer_llvm = { "LLVM sections", open_peer, install, release, nullptr, nullptr, nullptr };
+extern "C" const struct peer peer_llvm = { "LLVM sections", open_peer, install, release, nullptr, nullptr, nullptr, 0 };

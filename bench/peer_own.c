@@ -92,6 +92,6 @@ static int page_release(struct peer_program *program)
 	return munmap(program->rx, page_size);
 }
 
-const struct peer peer_shunt = { "Shunt", open_huge, pack_install, pack_release, shunt_quiesce, pack_metadata, pack_note };
-const struct peer peer_shunt_base = { "Shunt, base pages", open_base, pack_install, pack_release, shunt_quiesce, pack_metadata, pack_note };
-const struct peer peer_page = { "page per program", page_open, page_install, page_release, NULL, NULL, NULL };
+const struct peer peer_shunt = { "Shunt", open_huge, pack_install, pack_release, shunt_quiesce, pack_metadata, pack_note, 0 };
+const struct peer peer_shunt_base = { "Shunt, base pages", open_base, pack_install, pack_release, shunt_quiesce, pack_metadata, pack_note, 0 };
+const struct peer peer_page = { "page per program", page_open, page_install, page_release, NULL, NULL, NULL, 0 };
