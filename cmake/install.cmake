@@ -7,7 +7,7 @@ if(SHUNT_LLVM)
   list(APPEND SHUNT_EXPORTED shunt_llvm shunt_llvm_libs)
   install(TARGETS shunt shunt-opt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(TARGETS shunt_passes LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(FILES docs/shunt.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES docs/shunt.1 docs/shunt-opt.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 install(TARGETS ${SHUNT_EXPORTED} EXPORT shunt-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}

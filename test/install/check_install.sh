@@ -29,3 +29,20 @@ esac
 for program in runtime_only runtime_only_static front_end; do
 	LD_LIBRARY_PATH=$libdir "$work/build/$program"
 done
+
+# Each tool has a man page that has each of its options.
+check_page() { # PAGE COMMAND...
+	local page=$work/prefix/share/man/man1/$1 tool=$work/prefix/bin/$2 option
+	shift 2
+	for option in $(LD_LIBRARY_PATH=$libdir "$tool" "$@" --help | grep -oE -- '--[a-z0-9][a-z0-9-]+' | sort -u); do
+		grep -qE -- "(Fl|,) ${option#-}( |$)" "$page" || {
+			echo "$page says nothing of $option"
+			exit 1
+		}
+	done
+}
+for tool in "$work"/prefix/bin/*; do
+	check_page "$(basename "$tool").1" "$(basename "$tool")"
+done
+check_page shunt.1 shunt run
+check_page shunt.1 shunt compile
