@@ -49,6 +49,7 @@ static struct way {
 	enum shunt_miss_kind miss;
 	bool only_misses; /* differs from another one in the fallback only */
 	bool is_hook;     /* a static hook: one program */
+	bool counts;      /* hits */
 } ways[] = {
 	{ .name = "direct", .calls = CALLS_DIRECT },
 	{ .name = "pointer", .calls = CALLS_POINTER },
@@ -59,13 +60,14 @@ static struct way {
 	{ .name = "balanced", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_BALANCED },
 	{ .name = "weighted", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_WEIGHTED },
 	{ .name = "hook", .calls = CALLS_STUB, .is_hook = true },
+	{ .name = "hits counted", .calls = CALLS_STUB, .has_plan = true, .counts = true },
 	{ .name = "empty", .calls = CALLS_STUB, .only_misses = true },
 	{ .name = "empty/retp", .calls = CALLS_STUB, .miss = SHUNT_MISS_RETPOLINE, .only_misses = true },
 	{ .name = "kernel/retp", .calls = CALLS_STUB, .has_plan = true, .plan = SHUNT_PLAN_KERNEL, .miss = SHUNT_MISS_RETPOLINE,
 	  .only_misses = true },
 	{ .name = "default/retp", .calls = CALLS_STUB, .has_plan = true, .miss = SHUNT_MISS_RETPOLINE, .only_misses = true },
 };
-enum { DIRECT, POINTER, RETPOLINE, KERNEL, DEFAULT, LINEAR, BALANCED, WEIGHTED, HOOK, EMPTY, EMPTY_RETPOLINE, KERNEL_RETPOLINE,
+enum { DIRECT, POINTER, RETPOLINE, KERNEL, DEFAULT, LINEAR, BALANCED, WEIGHTED, HOOK, COUNTED, EMPTY, EMPTY_RETPOLINE, KERNEL_RETPOLINE,
        DEFAULT_RETPOLINE, NR_WAYS };
 _Static_assert(LENGTH(ways) == NR_WAYS, "a name for every way");
 
@@ -184,7 +186,8 @@ static void make_ways(struct shunt_arena *arena, uint32_t nr, struct tried *trie
 		} else if (ways[way].calls == CALLS_STUB) {
 			snprintf(name, sizeof(name), "bench_way%d", way);
 			if (shunt_dispatcher_create(name, &options, &tried[way].dispatcher) ||
-			    (ways[way].has_plan && shunt_dispatcher_attach_many(tried[way].dispatcher, attached, nr)))
+			    (ways[way].has_plan && shunt_dispatcher_attach_many(tried[way].dispatcher, attached, nr)) ||
+			    (ways[way].counts && shunt_dispatcher_count_hits(tried[way].dispatcher, true)))
 				bench_die(ways[way].name);
 			dest = shunt_dispatcher_stub(tried[way].dispatcher);
 		}
@@ -257,6 +260,8 @@ static bool applies(int way, enum pattern pattern, uint32_t nr)
 		return false;
 	if (ways[way].is_hook)
 		return pattern == ONE;
+	if (ways[way].counts)
+		return pattern <= TURNS;
 	/* Half of 1024 compares a call: that is known. */
 	return way != LINEAR || nr <= 256;
 }
@@ -358,10 +363,30 @@ static void list_losses(void)
 	}
 }
 
+/* What counting hits adds to a call, over all N. */
+static void print_cost_of_counting(void)
+{
+	double least = 1e9, most = 0;
+
+	for (int pattern = ONE; pattern <= TURNS; pattern++) {
+		for (size_t count = 0; count < LENGTH(counts); count++) {
+			const struct cell *row = cells[pattern][count];
+			double cost = row[COUNTED].spread.median - row[DEFAULT].spread.median;
+
+			if (!row[COUNTED].measured)
+				continue;
+			least = cost < least ? cost : least;
+			most = cost > most ? cost : most;
+		}
+	}
+	printf("\ncounting hits costs %.2f to %.2f ns a call that hits\n", least, most);
+}
+
 static void judge(void)
 {
 	const struct cell *one = cells[ONE][0];
 
+	print_cost_of_counting();
 	printf("\nwanted\n");
 	if (one[DIRECT].measured) {
 		bench_verdict("static hook above a direct call", median(ONE, 0, HOOK) - median(ONE, 0, DIRECT), "ns", 0.35);

@@ -30,6 +30,18 @@ struct shunt_plan_node {
 	uint32_t node;    /* ABOVE, INSIDE: index of a later node */
 };
 
+/*
+ * Where jumps to programs are counted: 64-bit words, a row of them for each CPU (modulo the number of rows), one word a program. The row is
+ * picked by the 32-bit number at number_offset from the thread pointer; the addition is not atomic.
+ */
+struct shunt_plan_counts {
+	uint64_t rows;         /* address of the first one, a multiple of 8 */
+	uint8_t row_shift;     /* one begins every 1 << row_shift bytes */
+	uint8_t row_bits;      /* there are 1 << row_bits; 0: one, and no number is read */
+	int32_t number_offset;
+	const uint32_t *words; /* for each of the plan's programs, the index of its word in a row, below 1 << 20 */
+};
+
 struct shunt_plan {
 	const uint64_t *programs; /* addresses, ascending, distinct */
 	uint32_t nr_programs;
@@ -48,6 +60,7 @@ struct shunt_plan {
 	uint64_t bits;
 	const uint64_t *parts;
 	uint32_t nr_parts;
+	const struct shunt_plan_counts *counts; /* NULL: nothing is counted */
 	bool is_part; /* entered by a PART node, from behind an ANCHOR or RANGE */
 };
 

@@ -88,6 +88,46 @@ static bool grow_jumps(struct shunt_tree *tree, int64_t reach)
 	return true;
 }
 
+/* What EQUALs jump to lies behind the nodes, so that what does not match goes on as if nothing were counted. */
+static void place_counts(struct shunt_tree *tree, uint64_t addr)
+{
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++)
+		if (tree->plan->nodes[i].op == SHUNT_PLAN_OP_EQUAL)
+			tree->nodes[i].to = nr++;
+	tree->counts_offset = tree->len + ((uint32_t)-(addr + tree->len) & 7);
+	tree->literal_offset = tree->counts_offset + nr * tree->ops->count_len(tree);
+	tree->literal_offset += (uint32_t)-(addr + tree->literal_offset) & 7;
+	tree->len = tree->literal_offset + 8;
+}
+
+static void emit_counts(const struct shunt_tree *tree, struct shunt_code *code)
+{
+	uint64_t literal = code->addr + tree->start + tree->literal_offset;
+
+	tree->ops->emit_nops(code, tree->start + tree->counts_offset - code->len);
+	for (uint32_t i = 0; i < tree->plan->nr_nodes && !code->error; i++)
+		if (tree->plan->nodes[i].op == SHUNT_PLAN_OP_EQUAL)
+			tree->ops->emit_count(tree, code, tree->plan->nodes[i].program, literal);
+	if (code->error)
+		return;
+	tree->ops->emit_nops(code, tree->start + tree->literal_offset - code->len);
+	shunt_code_emit64(code, tree->plan->counts->rows);
+	if (code->len - tree->start != tree->len)
+		shunt_code_fail(code, EINVAL);
+}
+
+static bool are_valid_counts(const struct shunt_plan *plan)
+{
+	const struct shunt_plan_counts *counts = plan->counts;
+	bool fit = !counts || (counts->rows % 8 == 0 && counts->row_bits <= 16 && counts->row_shift >= 3 && counts->row_shift < 32);
+
+	for (uint32_t i = 0; counts && fit && i < plan->nr_programs; i++)
+		fit = counts->words[i] < SHUNT_TREE_WORDS_MAX;
+	return fit;
+}
+
 int shunt_tree_lay_out(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr,
 		       const struct shunt_tree_ops *ops)
 {
@@ -99,7 +139,7 @@ int shunt_tree_lay_out(struct shunt_tree *tree, const struct shunt_plan *plan, e
 	if (!tree->nodes)
 		return -ENOMEM;
 	tree->jumps = (uint32_t *)(tree->nodes + plan->nr_nodes);
-	if (!take_nodes(tree)) {
+	if (!take_nodes(tree) || !are_valid_counts(plan)) {
 		shunt_tree_fini(tree);
 		return -EINVAL;
 	}
@@ -115,6 +155,8 @@ int shunt_tree_lay_out(struct shunt_tree *tree, const struct shunt_plan *plan, e
 	do
 		tree->len = place_nodes(tree, addr);
 	while (grow_jumps(tree, ops->short_reach));
+	if (plan->counts)
+		place_counts(tree, addr);
 	return 0;
 }
 
@@ -127,6 +169,8 @@ void shunt_tree_emit_laid_out(struct shunt_tree *tree, struct shunt_code *code)
 		shunt_code_fail(code, ENOSPC);
 	else
 		tree->ops->emit(tree, code);
+	if (code->bytes && !code->error && tree->plan->counts)
+		emit_counts(tree, code);
 }
 
 void shunt_tree_fini(struct shunt_tree *tree)

@@ -17,6 +17,8 @@
 #include "targets/code.h"
 #include "targets/plan.h"
 
+#define SHUNT_TREE_WORDS_MAX (1u << 20) /* of a row of counts */
+
 struct shunt_tree;
 
 struct shunt_tree_ops {
@@ -27,6 +29,9 @@ struct shunt_tree_ops {
 	/* Emits every node, between shunt_tree_begin_node() and shunt_tree_end_node(). */
 	void (*emit)(struct shunt_tree *tree, struct shunt_code *code);
 	void (*emit_nops)(struct shunt_code *code, size_t len);
+	/* Of a plan with counts: bytes of what stands between an EQUAL and its program, and that itself. literal: where rows' address lies. */
+	uint32_t (*count_len)(const struct shunt_tree *tree);
+	void (*emit_count)(const struct shunt_tree *tree, struct shunt_code *code, uint32_t program, uint64_t literal);
 };
 
 struct shunt_tree {
@@ -38,6 +43,8 @@ struct shunt_tree {
 	bool is_in_chunks;     /* arm64: and in units of 64 bytes */
 	bool reuses_flags;     /* see shunt_tree_has_flags() */
 	uint32_t first_fallback; /* the first node that is one */
+	uint32_t counts_offset; /* with counts: of what EQUALs jump to; node number `to` of them is an EQUAL's */
+	uint32_t literal_offset;
 	uint32_t len;          /* bytes, once laid out */
 	size_t start;          /* of the tree in the buffer */
 	uint32_t *jumps;       /* the nodes whose jump is short and may have to grow */
@@ -71,6 +78,14 @@ void shunt_tree_emit(struct shunt_code *code, const struct shunt_plan *plan, enu
 static inline uint64_t shunt_tree_addr(const struct shunt_tree *tree, const struct shunt_code *code, uint32_t node)
 {
 	return code->addr + tree->start + tree->nodes[node].offset;
+}
+
+/* Where an EQUAL jumps. */
+static inline uint64_t shunt_tree_dest(const struct shunt_tree *tree, const struct shunt_code *code, uint32_t node)
+{
+	if (!tree->plan->counts)
+		return tree->plan->programs[tree->plan->nodes[node].program];
+	return code->addr + tree->start + tree->counts_offset + tree->nodes[node].to * tree->ops->count_len(tree);
 }
 
 /*

@@ -11,6 +11,7 @@
 
 #include "runtime/dispatch/adopt.h"
 #include "runtime/dispatch/dispatcher_tree.h"
+#include "runtime/dispatch/hits.h"
 #include "runtime/dispatch/hook.h"
 #include "runtime/log.h"
 #include "runtime/dispatch/miss.h"
@@ -158,6 +159,8 @@ struct shunt_dispatcher *shunt_dispatcher_new(const struct shunt_dispatcher_opti
 
 void shunt_dispatcher_delete(struct shunt_dispatcher *dispatcher)
 {
+	if (dispatcher->hits)
+		shunt_hits_retire(dispatcher->hits);
 	pthread_mutex_destroy(&dispatcher->mutex);
 	free(dispatcher->entries);
 	free(dispatcher);
@@ -365,6 +368,7 @@ void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struc
 	out->stub = (const void *)(uintptr_t)d->slot;
 	out->plan = d->kind;
 	out->miss = (enum shunt_miss_kind)d->fallback;
+	out->counts_hits = d->hits != NULL;
 	if (d->tree.block.id) {
 		out->tree = d->tree.block.rx;
 		out->tree_len = d->tree.len;
@@ -396,4 +400,24 @@ int shunt_dispatcher_each_code(struct shunt_dispatcher *dispatcher, shunt_code_f
 		result = fn(user, tree->parts[i].block.rx, tree->parts[i].len);
 	pthread_mutex_unlock(&dispatcher->mutex);
 	return result;
+}
+
+size_t shunt_dispatcher_get_programs(struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_program *out, size_t nr)
+{
+	size_t nr_programs;
+
+	if (!dispatcher)
+		return 0;
+	pthread_mutex_lock(&dispatcher->mutex);
+	nr_programs = dispatcher->nr_entries;
+	for (size_t i = 0; i < nr_programs && i < nr; i++) {
+		const struct shunt_dispatcher_entry *entry = &dispatcher->entries[i];
+
+		out[i] = (struct shunt_dispatcher_program){ .program = (const void *)(uintptr_t)entry->program, .nr_attached = entry->count,
+							    .weight = entry->weight };
+		if (dispatcher->hits)
+			out[i].nr_hits = shunt_hits_of(dispatcher->hits, entry->word);
+	}
+	pthread_mutex_unlock(&dispatcher->mutex);
+	return nr_programs;
 }

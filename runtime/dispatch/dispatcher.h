@@ -29,7 +29,12 @@ struct shunt_dispatcher_entry {
 	uint64_t program;
 	uint32_t count;  /* attachments, at least 1 */
 	uint32_t weight; /* what the host said, or 0 */
+	uint32_t word;   /* its counter (hits.h), or SHUNT_NO_WORD */
 };
+
+#define SHUNT_NO_WORD UINT32_MAX
+
+struct shunt_hits;
 
 /* dispatcher_tree.h */
 struct shunt_dispatcher_part {
@@ -71,6 +76,7 @@ struct shunt_dispatcher {
 	struct shunt_dispatcher_entry *entries; /* ascending programs */
 	uint32_t nr_entries;
 	uint32_t room;            /* entries that fit */
+	struct shunt_hits *hits;  /* NULL: not counted */
 	uint32_t nr_weighted;     /* entries whose weight is not 1 */
 	uint64_t nr_attaches;
 	uint64_t nr_detaches;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/dispatch/hits.h"
 #include "runtime/log.h"
 #include "runtime/dispatch/plan.h"
 
@@ -31,13 +32,22 @@ static int fail_tree(const struct shunt_dispatcher *d, int err, const struct shu
 	return shunt_fail(-err, "dispatcher '%s': no tree over %u programs could be made", d->name, plan->nr_programs);
 }
 
-/* A plan's code in a block of its own. Laid out first, for a block begins at a multiple of 64, so that it fits to the chunk. */
-static int emit(const struct shunt_dispatcher *d, const struct shunt_plan *plan, struct shunt_block *block, uint32_t *len)
+/*
+ * A plan's code in a block of its own. Laid out first, for a block begins at a multiple of 64, so that it fits to the chunk. words: the
+ * programs' counters, where hits are counted.
+ */
+static int emit(const struct shunt_dispatcher *d, struct shunt_plan *plan, const uint32_t *words, struct shunt_block *block, uint32_t *len)
 {
+	struct shunt_plan_counts counts;
 	struct shunt_tree tree;
 	struct shunt_code code;
-	int err = shunt_target_host()->lay_out_tree(&tree, plan, d->fallback, 0);
+	int err;
 
+	if (d->hits) {
+		counts = shunt_hits_counts(d->hits, words);
+		plan->counts = &counts;
+	}
+	err = shunt_target_host()->lay_out_tree(&tree, plan, d->fallback, 0);
 	if (err)
 		return fail_tree(d, err, plan);
 	err = shunt_pack_alloc(d->arena, SHUNT_SEGMENT_CODE, tree.len, 0, block);
@@ -49,6 +59,7 @@ static int emit(const struct shunt_dispatcher *d, const struct shunt_plan *plan,
 	shunt_tree_emit_laid_out(&tree, &code);
 	*len = tree.len;
 	shunt_tree_fini(&tree);
+	plan->counts = NULL;
 	err = code.error ? fail_tree(d, code.error, plan) : shunt_pack_finalize(block, 1);
 	if (err) {
 		shunt_pack_abandon(block);
@@ -71,6 +82,17 @@ static bool differ_in_weight(const struct shunt_dispatcher_entry *list, uint32_t
 }
 
 /* *weights is NULL when all weigh the same and are not asked for. */
+static uint32_t *list_words(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr)
+{
+	uint32_t *words = malloc(((size_t)nr + 1) * sizeof(*words));
+
+	for (uint32_t i = 0; words && i < nr; i++)
+		words[i] = list[i].word;
+	if (!words)
+		shunt_fail(ENOMEM, "dispatcher '%s': no memory for the plan of %u programs", d->name, nr);
+	return words;
+}
+
 static int list_programs(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr, bool wants_weights,
 			 uint64_t **programs, uint32_t **weights)
 {
@@ -92,20 +114,24 @@ static int list_programs(const struct shunt_dispatcher *d, const struct shunt_di
 
 static int make_one(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr, struct shunt_dispatcher_tree *out)
 {
+	uint32_t *words = d->hits ? list_words(d, list, nr) : NULL;
 	uint64_t *programs;
 	uint32_t *weights;
 	struct shunt_plan plan;
-	int err = list_programs(d, list, nr, false, &programs, &weights);
+	int err = d->hits && !words ? -ENOMEM : list_programs(d, list, nr, false, &programs, &weights);
 
-	if (err)
+	if (err) {
+		free(words);
 		return err;
+	}
 	err = shunt_plan_make(d->kind, programs, weights, nr, &plan);
 	if (!err) {
-		err = emit(d, &plan, &out->block, &out->head_len);
+		err = emit(d, &plan, words, &out->block, &out->head_len);
 		out->len = out->head_len;
 		out->depth = plan.depth;
 		shunt_plan_fini(&plan);
 	}
+	free(words);
 	free(programs);
 	free(weights);
 	return err;
@@ -113,8 +139,21 @@ static int make_one(const struct shunt_dispatcher *d, const struct shunt_dispatc
 
 /* ---- parts -------------------------------------------------------------------------------------------------------- */
 
-static int make_part(const struct shunt_dispatcher *d, const struct shunt_dispatcher_tree *tree, const uint64_t *programs, uint32_t nr,
-		     struct shunt_dispatcher_part *out)
+/* Programs of a part and their counters. */
+struct part_programs {
+	uint64_t programs[SHUNT_PLAN_PART_MAX + 1];
+	uint32_t words[SHUNT_PLAN_PART_MAX + 1];
+	uint32_t nr;
+};
+
+static void add_program(struct part_programs *part, const struct shunt_dispatcher_entry *entry)
+{
+	part->programs[part->nr] = entry->program;
+	part->words[part->nr++] = entry->word;
+}
+
+static int make_part(const struct shunt_dispatcher *d, const struct shunt_dispatcher_tree *tree, const uint64_t *programs, const uint32_t *words,
+		     uint32_t nr, struct shunt_dispatcher_part *out)
 {
 	struct shunt_plan plan;
 	int err = shunt_plan_make_part(programs, nr, &plan);
@@ -125,37 +164,45 @@ static int make_part(const struct shunt_dispatcher *d, const struct shunt_dispat
 	plan.high = tree->high;
 	plan.bits = tree->bits;
 	*out = (struct shunt_dispatcher_part){ .nr = nr, .last = programs[nr - 1], .depth = plan.depth };
-	err = emit(d, &plan, &out->block, &out->len);
+	err = emit(d, &plan, words, &out->block, &out->len);
 	shunt_plan_fini(&plan);
 	return err;
 }
 
+struct hot {
+	uint64_t programs[SHUNT_PLAN_HOT_MAX];
+	uint32_t words[SHUNT_PLAN_HOT_MAX];
+	uint32_t nr;
+};
+
 /* The heaviest programs of those that outweigh the lightest, heaviest first; the one at `without` does not count. */
-static uint32_t find_hot(const struct shunt_dispatcher_entry *list, uint32_t nr, uint32_t without, uint32_t lightest, uint64_t *hot)
+static struct hot find_hot(const struct shunt_dispatcher_entry *list, uint32_t nr, uint32_t without, uint32_t lightest)
 {
 	uint32_t weights[SHUNT_PLAN_HOT_MAX];
-	uint32_t nr_hot = 0;
+	struct hot hot = { .nr = 0 };
 
 	for (uint32_t i = 0; i < nr; i++)
 		if (i != without && weight_of(&list[i]) < lightest)
 			lightest = weight_of(&list[i]);
 	for (uint32_t i = 0; i < nr; i++) {
-		uint32_t weight = weight_of(&list[i]), at = nr_hot;
+		uint32_t weight = weight_of(&list[i]), at = hot.nr;
 
-		if (i == without || weight <= lightest || (nr_hot == SHUNT_PLAN_HOT_MAX && weight <= weights[nr_hot - 1]))
+		if (i == without || weight <= lightest || (hot.nr == SHUNT_PLAN_HOT_MAX && weight <= weights[hot.nr - 1]))
 			continue;
-		if (nr_hot < SHUNT_PLAN_HOT_MAX)
-			nr_hot++;
+		if (hot.nr < SHUNT_PLAN_HOT_MAX)
+			hot.nr++;
 		else
 			at--;
 		for (; at > 0 && weights[at - 1] < weight; at--) {
 			weights[at] = weights[at - 1];
-			hot[at] = hot[at - 1];
+			hot.programs[at] = hot.programs[at - 1];
+			hot.words[at] = hot.words[at - 1];
 		}
 		weights[at] = weight;
-		hot[at] = list[i].program;
+		hot.programs[at] = list[i].program;
+		hot.words[at] = list[i].word;
 	}
-	return nr_hot;
+	return hot;
 }
 
 /* The parts' last programs and hot ones, ascending. */
@@ -163,6 +210,7 @@ struct head {
 	uint64_t *programs;
 	uint64_t *parts;
 	uint32_t *last;
+	uint32_t *words; /* 0 for programs that the head does not test */
 	uint32_t nr;
 };
 
@@ -183,53 +231,56 @@ static uint32_t find_addr(const uint64_t *programs, uint32_t nr, uint64_t progra
 	return low;
 }
 
-static int list_head(const struct shunt_dispatcher *d, const struct shunt_dispatcher_tree *tree, const uint64_t *hot, uint32_t nr_hot, struct head *head)
+static int list_head(const struct shunt_dispatcher *d, const struct shunt_dispatcher_tree *tree, const struct hot *hot, struct head *head)
 {
-	size_t room = (size_t)tree->nr_parts + nr_hot;
+	size_t room = (size_t)tree->nr_parts + hot->nr;
 
-	head->programs = malloc(room * (2 * sizeof(uint64_t) + sizeof(uint32_t)));
+	head->programs = calloc(room, 2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
 	if (!head->programs)
 		return shunt_fail(ENOMEM, "dispatcher '%s': no memory for the head of a tree of %u parts", d->name, tree->nr_parts);
 	head->parts = head->programs + room;
 	head->last = (uint32_t *)(head->parts + room);
+	head->words = head->last + room;
 	head->nr = tree->nr_parts;
 	for (uint32_t i = 0; i < tree->nr_parts; i++) {
 		head->programs[i] = tree->parts[i].last;
 		head->parts[i] = (uint64_t)(uintptr_t)tree->parts[i].block.rx;
 	}
-	for (uint32_t i = 0; i < nr_hot; i++) {
-		uint32_t at = find_addr(head->programs, head->nr, hot[i]);
+	for (uint32_t i = 0; i < hot->nr; i++) {
+		uint32_t at = find_addr(head->programs, head->nr, hot->programs[i]);
 
-		if (at < head->nr && head->programs[at] == hot[i])
+		if (at < head->nr && head->programs[at] == hot->programs[i])
 			continue;
 		memmove(&head->programs[at + 1], &head->programs[at], (head->nr - at) * sizeof(head->programs[0]));
-		head->programs[at] = hot[i];
+		head->programs[at] = hot->programs[i];
 		head->nr++;
 	}
+	for (uint32_t i = 0; i < hot->nr; i++)
+		head->words[find_addr(head->programs, head->nr, hot->programs[i])] = hot->words[i];
 	for (uint32_t i = 0; i < tree->nr_parts; i++)
 		head->last[i] = find_addr(head->programs, head->nr, tree->parts[i].last);
 	return 0;
 }
 
-static int make_head(const struct shunt_dispatcher *d, const uint64_t *hot, uint32_t nr_hot, struct shunt_dispatcher_tree *tree)
+static int make_head(const struct shunt_dispatcher *d, const struct hot *hot, struct shunt_dispatcher_tree *tree)
 {
 	uint32_t hot_index[SHUNT_PLAN_HOT_MAX] = { 0 };
 	struct shunt_plan plan;
 	struct head head = { 0 };
 	uint32_t depth = 0;
-	int err = list_head(d, tree, hot, nr_hot, &head);
+	int err = list_head(d, tree, hot, &head);
 
 	if (err)
 		return err;
-	for (uint32_t i = 0; i < nr_hot; i++)
-		hot_index[i] = find_addr(head.programs, head.nr, hot[i]);
-	err = shunt_plan_make_head(head.programs, head.nr, hot_index, nr_hot, head.last, tree->nr_parts, &plan);
+	for (uint32_t i = 0; i < hot->nr; i++)
+		hot_index[i] = find_addr(head.programs, head.nr, hot->programs[i]);
+	err = shunt_plan_make_head(head.programs, head.nr, hot_index, hot->nr, head.last, tree->nr_parts, &plan);
 	if (!err) {
 		plan.low = tree->low;
 		plan.high = tree->high;
 		plan.bits = tree->bits;
 		plan.parts = head.parts;
-		err = emit(d, &plan, &tree->block, &tree->head_len);
+		err = emit(d, &plan, head.words, &tree->block, &tree->head_len);
 		tree->len = tree->head_len;
 		for (uint32_t i = 0; i < tree->nr_parts; i++) {
 			tree->len += tree->parts[i].len;
@@ -266,8 +317,8 @@ static void find_bounds(const struct shunt_dispatcher_tree *old, const struct sh
 static int make_parts(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr, struct shunt_dispatcher_tree *out)
 {
 	uint32_t nr_parts = (nr + PART_TARGET - 1) / PART_TARGET;
-	uint64_t programs[SHUNT_PLAN_PART_MAX], hot[SHUNT_PLAN_HOT_MAX];
-	uint32_t nr_hot = 0, first = 0;
+	struct hot hot = { .nr = 0 };
+	uint32_t first = 0;
 	int err = 0;
 
 	out->parts = calloc(nr_parts, sizeof(*out->parts));
@@ -275,18 +326,18 @@ static int make_parts(const struct shunt_dispatcher *d, const struct shunt_dispa
 		return shunt_fail(ENOMEM, "dispatcher '%s': no memory for a tree of %u parts", d->name, nr_parts);
 	for (uint32_t part = 0; part < nr_parts && !err; part++) {
 		uint32_t end = (uint32_t)((uint64_t)nr * (part + 1) / nr_parts);
+		struct part_programs programs = { .nr = 0 };
 
-		for (uint32_t i = first; i < end; i++)
-			programs[i - first] = list[i].program;
-		err = make_part(d, out, programs, end - first, &out->parts[part]);
-		first = end;
+		while (first < end)
+			add_program(&programs, &list[first++]);
+		err = make_part(d, out, programs.programs, programs.words, programs.nr, &out->parts[part]);
 		if (!err)
 			out->nr_parts++;
 	}
 	if (!err && differ_in_weight(list, nr))
-		nr_hot = find_hot(list, nr, UINT32_MAX, UINT32_MAX, hot);
+		hot = find_hot(list, nr, UINT32_MAX, UINT32_MAX);
 	if (!err)
-		err = make_head(d, hot, nr_hot, out);
+		err = make_head(d, &hot, out);
 	if (err)
 		shunt_dispatcher_tree_abandon(out, NULL);
 	return err;
@@ -326,27 +377,30 @@ static bool is_in_bounds(const struct shunt_dispatcher_tree *tree, uint64_t prog
 	return program >= tree->low && program <= tree->high && !((program & ~tree->bits) & (SHUNT_CHUNK_SIZE - 1));
 }
 
-int shunt_dispatcher_tree_change(const struct shunt_dispatcher *d, uint32_t at, uint64_t program, struct shunt_dispatcher_tree *out,
-				 struct shunt_part_change *change)
+int shunt_dispatcher_tree_change(const struct shunt_dispatcher *d, uint32_t at, const struct shunt_dispatcher_entry *added,
+				 struct shunt_dispatcher_tree *out, struct shunt_part_change *change)
 {
 	const struct shunt_dispatcher_tree *old = &d->tree;
-	uint64_t programs[SHUNT_PLAN_PART_MAX + 1], hot[SHUNT_PLAN_HOT_MAX];
+	struct part_programs programs = { .nr = 0 };
+	struct hot hot = { .nr = 0 };
 	const struct shunt_dispatcher_part *part;
-	uint32_t first, nr = 0, nr_after = d->nr_entries + (program ? 1 : -1u), nr_hot = 0, done = 0;
+	uint32_t first, nr, nr_after = d->nr_entries + (added ? 1 : -1u), done = 0;
 	int err = 0;
 
-	if (!old->nr_parts || nr_after < SHUNT_PARTS_FROM / 2 || nr_after < old->nr_parts * PART_MIN || (program && !is_in_bounds(old, program)))
+	if (!old->nr_parts || nr_after < SHUNT_PARTS_FROM / 2 || nr_after < old->nr_parts * PART_MIN ||
+	    (added && !is_in_bounds(old, added->program)))
 		return 0;
-	change->part = find_part(old, at, program != 0, &first);
+	change->part = find_part(old, at, added != NULL, &first);
 	part = &old->parts[change->part];
 	for (uint32_t i = first; i < first + part->nr; i++) {
-		if (program && i == at)
-			programs[nr++] = program;
-		if (program || i != at)
-			programs[nr++] = d->entries[i].program;
+		if (added && i == at)
+			add_program(&programs, added);
+		if (added || i != at)
+			add_program(&programs, &d->entries[i]);
 	}
-	if (program && at == first + part->nr)
-		programs[nr++] = program;
+	if (added && at == first + part->nr)
+		add_program(&programs, added);
+	nr = programs.nr;
 	change->nr_new = nr == 0 ? 0 : nr <= SHUNT_PLAN_PART_MAX ? 1 : 2;
 
 	*out = (struct shunt_dispatcher_tree){ .low = old->low, .high = old->high, .bits = old->bits,
@@ -361,14 +415,14 @@ int shunt_dispatcher_tree_change(const struct shunt_dispatcher *d, uint32_t at, 
 	for (uint32_t i = 0; i < change->nr_new && !err; i++) {
 		uint32_t end = nr * (i + 1) / change->nr_new;
 
-		err = make_part(d, out, programs + done, end - done, &out->parts[change->part + i]);
+		err = make_part(d, out, programs.programs + done, programs.words + done, end - done, &out->parts[change->part + i]);
 		done = end;
 	}
 	/* A program that comes weighs 1. */
-	if (!err && (d->nr_weighted || !program))
-		nr_hot = d->nr_weighted ? find_hot(d->entries, d->nr_entries, program ? UINT32_MAX : at, program ? 1 : UINT32_MAX, hot) : 0;
+	if (!err && d->nr_weighted)
+		hot = find_hot(d->entries, d->nr_entries, added ? UINT32_MAX : at, added ? 1 : UINT32_MAX);
 	if (!err)
-		err = make_head(d, hot, nr_hot, out);
+		err = make_head(d, &hot, out);
 	if (err) {
 		shunt_dispatcher_tree_abandon(out, change);
 		return err;
@@ -405,8 +459,8 @@ static int plan_whole(const struct shunt_dispatcher *d, const uint64_t *programs
 {
 	uint32_t *last = malloc(d->tree.nr_parts * sizeof(*last));
 	uint32_t hot_index[SHUNT_PLAN_HOT_MAX] = { 0 };
-	uint64_t hot[SHUNT_PLAN_HOT_MAX];
-	uint32_t nr_hot, end = 0;
+	uint32_t end = 0;
+	struct hot hot;
 	int err;
 
 	if (!last)
@@ -415,10 +469,10 @@ static int plan_whole(const struct shunt_dispatcher *d, const uint64_t *programs
 		end += d->tree.parts[i].nr;
 		last[i] = end - 1;
 	}
-	nr_hot = find_hot(d->entries, d->nr_entries, UINT32_MAX, UINT32_MAX, hot);
-	for (uint32_t i = 0; i < nr_hot; i++)
-		hot_index[i] = find_addr(programs, d->nr_entries, hot[i]);
-	err = shunt_plan_make_whole(programs, d->nr_entries, hot_index, nr_hot, last, d->tree.nr_parts, out);
+	hot = find_hot(d->entries, d->nr_entries, UINT32_MAX, UINT32_MAX);
+	for (uint32_t i = 0; i < hot.nr; i++)
+		hot_index[i] = find_addr(programs, d->nr_entries, hot.programs[i]);
+	err = shunt_plan_make_whole(programs, d->nr_entries, hot_index, hot.nr, last, d->tree.nr_parts, out);
 	free(last);
 	return err;
 }

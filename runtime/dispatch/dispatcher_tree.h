@@ -18,7 +18,7 @@ int shunt_dispatcher_tree_make(const struct shunt_dispatcher *dispatcher, const 
 			       struct shunt_dispatcher_tree *out);
 
 /*
- * The code for the dispatcher's own entries with one change: program put in at index `at`, or (program 0) the one at `at` left out. 1: done;
+ * The code for the dispatcher's own entries with one change: added put in at index `at`, or (NULL) the one at `at` left out. 1: done;
  * out shares all parts but *gone (and what it was split into, out->parts[part] and the next) with the dispatcher's tree. 0: this change needs
  * shunt_dispatcher_tree_make. Negative: nothing is left.
  */
@@ -26,7 +26,8 @@ struct shunt_part_change {
 	uint32_t part;   /* the one that is made anew */
 	uint32_t nr_new; /* what it becomes: 0, 1 or 2 parts */
 };
-int shunt_dispatcher_tree_change(const struct shunt_dispatcher *dispatcher, uint32_t at, uint64_t program, struct shunt_dispatcher_tree *out,
+int shunt_dispatcher_tree_change(const struct shunt_dispatcher *dispatcher, uint32_t at, const struct shunt_dispatcher_entry *added,
+				 struct shunt_dispatcher_tree *out,
 				 struct shunt_part_change *change);
 
 /* Gives code back that was never reachable; all of it, or only what change made. */

@@ -15,6 +15,7 @@
 
 #include "runtime/log.h"
 #include "runtime/dispatch/dispatcher_tree.h"
+#include "runtime/dispatch/hits.h"
 #include "runtime/dispatch/miss.h"
 
 struct entries {
@@ -73,7 +74,7 @@ static int add_entry(const struct shunt_dispatcher *d, struct entries *entries, 
 		return 0;
 	}
 	memmove(&entries->list[i + 1], &entries->list[i], (entries->nr - i) * sizeof(*entries->list));
-	entries->list[i] = (struct shunt_dispatcher_entry){ .program = addr, .count = count, .weight = weight };
+	entries->list[i] = (struct shunt_dispatcher_entry){ .program = addr, .count = count, .weight = weight, .word = SHUNT_NO_WORD };
 	entries->nr++;
 	entries->is_changed = true;
 	return 0;
@@ -116,6 +117,10 @@ static int commit(struct shunt_dispatcher *d, const struct entries *entries)
 	int err = 0;
 
 	if (entries->is_changed) {
+		if (d->hits)
+			err = shunt_hits_assign(d->hits, d->entries, d->nr_entries, entries->list, entries->nr);
+		if (err)
+			return err;
 		if (entries->nr || (d->fallback != d->idle_fallback && !entries->is_end))
 			err = shunt_dispatcher_tree_make(d, entries->list, entries->nr, &tree);
 		if (err)
@@ -184,16 +189,18 @@ static int reserve_entry(struct shunt_dispatcher *d)
 	return 0;
 }
 
-/* Puts program in at index `at`, or (0) leaves the one there out: 1, 0 when the whole tree is to be made instead, or an error. */
-static int change_one(struct shunt_dispatcher *d, uint32_t at, uint64_t program)
+/* Puts added in at index `at`, or (NULL) leaves the one there out: 1, 0 when the whole tree is to be made instead, or an error. */
+static int change_one(struct shunt_dispatcher *d, uint32_t at, struct shunt_dispatcher_entry *added)
 {
 	struct shunt_dispatcher_tree tree, old = d->tree;
 	struct shunt_part_change change;
-	int done = program ? reserve_entry(d) : 0;
+	int done = added ? reserve_entry(d) : 0;
 	int err;
 
+	if (!done && added && d->hits)
+		done = shunt_hits_assign(d->hits, d->entries, d->nr_entries, added, 1);
 	if (!done)
-		done = shunt_dispatcher_tree_change(d, at, program, &tree, &change);
+		done = shunt_dispatcher_tree_change(d, at, added, &tree, &change);
 	if (done <= 0)
 		return done;
 	err = shunt_patch_stub(&d->site, (uint64_t)(uintptr_t)tree.block.rx);
@@ -204,9 +211,9 @@ static int change_one(struct shunt_dispatcher *d, uint32_t at, uint64_t program)
 	d->nr_patches++;
 	d->tree = tree;
 	shunt_dispatcher_tree_free(&old, &change);
-	if (program) {
+	if (added) {
 		memmove(&d->entries[at + 1], &d->entries[at], (d->nr_entries - at) * sizeof(*d->entries));
-		d->entries[at] = (struct shunt_dispatcher_entry){ .program = program, .count = 1 };
+		d->entries[at] = *added;
 		d->nr_entries++;
 	} else {
 		d->nr_weighted -= count_weighted(&d->entries[at], 1);
@@ -220,11 +227,11 @@ static int change_one(struct shunt_dispatcher *d, uint32_t at, uint64_t program)
 static int attach_to_part(struct shunt_dispatcher *d, const void *program)
 {
 	struct entries own = { .list = d->entries, .nr = d->nr_entries };
-	uint64_t addr = (uint64_t)(uintptr_t)program;
+	struct shunt_dispatcher_entry added = { .program = (uint64_t)(uintptr_t)program, .count = 1, .word = SHUNT_NO_WORD };
 	bool is_there;
-	uint32_t at = find_entry(&own, addr, &is_there);
+	uint32_t at = find_entry(&own, added.program, &is_there);
 
-	return is_there || !program ? 0 : change_one(d, at, addr);
+	return is_there || !program ? 0 : change_one(d, at, &added);
 }
 
 static int detach_from_part(struct shunt_dispatcher *d, const void *program)
@@ -233,7 +240,7 @@ static int detach_from_part(struct shunt_dispatcher *d, const void *program)
 	bool is_there;
 	uint32_t at = find_entry(&own, (uint64_t)(uintptr_t)program, &is_there);
 
-	return !is_there || d->entries[at].count > 1 ? 0 : change_one(d, at, 0);
+	return !is_there || d->entries[at].count > 1 ? 0 : change_one(d, at, NULL);
 }
 
 int shunt_dispatcher_attach_many(struct shunt_dispatcher *dispatcher, const void *const *programs, size_t nr)
@@ -382,6 +389,41 @@ int shunt_dispatcher_set_plan(struct shunt_dispatcher *dispatcher, enum shunt_pl
 		dispatcher->kind = old_kind;
 		dispatcher->fallback = old_fallback;
 	}
+	pthread_mutex_unlock(&dispatcher->mutex);
+	return err;
+}
+
+int shunt_dispatcher_count_hits(struct shunt_dispatcher *dispatcher, bool on)
+{
+	struct entries entries;
+	struct shunt_hits *old;
+	int err = begin(dispatcher, NULL, 0);
+
+	if (err)
+		return err;
+	old = dispatcher->hits;
+	if (on == (old != NULL))
+		goto out;
+	err = on ? shunt_hits_create(dispatcher->nr_entries, &dispatcher->hits) : 0;
+	if (err)
+		goto out;
+	if (!on)
+		dispatcher->hits = NULL;
+	err = copy_entries(dispatcher, 0, &entries);
+	if (!err) {
+		for (uint32_t i = 0; i < entries.nr; i++)
+			entries.list[i].word = SHUNT_NO_WORD;
+		entries.is_changed = entries.nr > 0;
+		err = finish(dispatcher, &entries, err);
+	}
+	if (!err && old) {
+		shunt_hits_retire(old);
+	} else if (err) {
+		if (dispatcher->hits)
+			shunt_hits_destroy(dispatcher->hits);
+		dispatcher->hits = old;
+	}
+out:
 	pthread_mutex_unlock(&dispatcher->mutex);
 	return err;
 }

@@ -246,3 +246,55 @@ void arm64_lsr_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm6
 {
 	shunt_code_emit32(code, 0x9ac02400 | (uint32_t)count << 16 | (uint32_t)left << 5 | to);
 }
+
+void arm64_mrs_reg_tpidr(struct shunt_code *code, enum arm64_reg to)
+{
+	shunt_code_emit32(code, 0xd53bd040 | to);
+}
+
+void arm64_movn_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t value)
+{
+	if (value > 0xffff)
+		fail(code, ERANGE);
+	else
+		shunt_code_emit32(code, 0x92800000 | (uint32_t)value << 5 | to);
+}
+
+void arm64_ldr32_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg right)
+{
+	shunt_code_emit32(code, 0xb8606800 | (uint32_t)right << 16 | (uint32_t)left << 5 | to);
+}
+
+void arm64_and32_low_bits(struct shunt_code *code, enum arm64_reg to, enum arm64_reg from, unsigned nr)
+{
+	if (nr < 1 || nr > 31)
+		fail(code, EINVAL);
+	else
+		shunt_code_emit32(code, 0x12000000 | (nr - 1) << 10 | (uint32_t)from << 5 | to);
+}
+
+void arm64_add_reg_reg_reg_lsl(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg right, unsigned shift)
+{
+	if (shift > 63)
+		fail(code, EINVAL);
+	else
+		shunt_code_emit32(code, 0x8b000000 | (uint32_t)right << 16 | shift << 10 | (uint32_t)left << 5 | to);
+}
+
+static void emit_imm12_times_8(struct shunt_code *code, uint32_t opcode, enum arm64_reg reg, enum arm64_reg base, uint64_t offset)
+{
+	if (offset % 8 || offset > 8 * IMM12_MAX)
+		fail(code, ERANGE);
+	else
+		shunt_code_emit32(code, opcode | (uint32_t)(offset / 8) << 10 | (uint32_t)base << 5 | reg);
+}
+
+void arm64_ldr_reg_reg_imm12(struct shunt_code *code, enum arm64_reg to, enum arm64_reg base, uint64_t offset)
+{
+	emit_imm12_times_8(code, 0xf9400000, to, base, offset);
+}
+
+void arm64_str_reg_reg_imm12(struct shunt_code *code, enum arm64_reg from, enum arm64_reg base, uint64_t offset)
+{
+	emit_imm12_times_8(code, 0xf9000000, from, base, offset);
+}

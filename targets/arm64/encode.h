@@ -63,6 +63,19 @@ void arm64_ldr_reg_sp(struct shunt_code *code, enum arm64_reg to, unsigned offse
 void arm64_movz_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg from, unsigned len);
 void arm64_lsr_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg count);
 
+/* The thread pointer. */
+void arm64_mrs_reg_tpidr(struct shunt_code *code, enum arm64_reg to);
+/* All ones but for the bits of value. */
+void arm64_movn_reg_imm16(struct shunt_code *code, enum arm64_reg to, uint64_t value);
+/* The four bytes at left + right, zeros above. */
+void arm64_ldr32_reg_reg_reg(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg right);
+/* The low nr bits, 1 to 31. */
+void arm64_and32_low_bits(struct shunt_code *code, enum arm64_reg to, enum arm64_reg from, unsigned nr);
+void arm64_add_reg_reg_reg_lsl(struct shunt_code *code, enum arm64_reg to, enum arm64_reg left, enum arm64_reg right, unsigned shift);
+/* Eight bytes at base + offset, a multiple of 8 below 32768. */
+void arm64_ldr_reg_reg_imm12(struct shunt_code *code, enum arm64_reg to, enum arm64_reg base, uint64_t offset);
+void arm64_str_reg_reg_imm12(struct shunt_code *code, enum arm64_reg from, enum arm64_reg base, uint64_t offset);
+
 /* The eight bytes at addr. */
 void arm64_ldr_reg_imm12(struct shunt_code *code, enum arm64_reg to, enum arm64_reg base, unsigned offset);
 void arm64_ldr_reg_imm19(struct shunt_code *code, enum arm64_reg to, uint64_t addr);

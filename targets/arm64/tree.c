@@ -96,7 +96,7 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 			emit_compare(tree, code, node->program);
 		/* A conditional branch reaches 1 MiB, b reaches 128. */
 		arm64_bcond_imm19(code, ARM64_NE, shunt_code_here(code) + 8);
-		arm64_b_imm26(code, plan->programs[node->program]);
+		arm64_b_imm26(code, shunt_tree_dest(tree, code, index));
 		break;
 	case SHUNT_PLAN_OP_ABOVE:
 		emit_compare(tree, code, node->program);
@@ -200,6 +200,37 @@ static void measure_node(struct shunt_tree *tree, uint32_t index, struct shunt_t
 	}
 }
 
+static uint32_t count_len(const struct shunt_tree *tree)
+{
+	return (tree->plan->counts->row_bits ? 11 : 6) * WORD;
+}
+
+/* Two registers do for everything; an atomic addition would need a third, or a newer machine. */
+static void emit_count(const struct shunt_tree *tree, struct shunt_code *code, uint32_t program, uint64_t literal)
+{
+	const struct shunt_plan_counts *counts = tree->plan->counts;
+	uint64_t offset = (uint64_t)counts->words[program] * 8;
+
+	if (counts->row_bits) {
+		arm64_mrs_reg_tpidr(code, ARM64_X16);
+		if (counts->number_offset < 0)
+			arm64_movn_reg_imm16(code, ARM64_X17, ~(uint64_t)(int64_t)counts->number_offset);
+		else
+			arm64_movz_reg_imm16(code, ARM64_X17, (uint64_t)counts->number_offset, 0);
+		arm64_ldr32_reg_reg_reg(code, ARM64_X16, ARM64_X16, ARM64_X17);
+		arm64_and32_low_bits(code, ARM64_X16, ARM64_X16, counts->row_bits);
+		arm64_ldr_reg_imm19(code, ARM64_X17, literal);
+		arm64_add_reg_reg_reg_lsl(code, ARM64_X16, ARM64_X17, ARM64_X16, counts->row_shift);
+	} else {
+		arm64_ldr_reg_imm19(code, ARM64_X16, literal);
+	}
+	arm64_add_reg_reg_imm12(code, ARM64_X16, ARM64_X16, offset & ~UINT64_C(0xfff));
+	arm64_ldr_reg_reg_imm12(code, ARM64_X17, ARM64_X16, offset & 0xfff);
+	arm64_add_reg_reg_imm12(code, ARM64_X17, ARM64_X17, 1);
+	arm64_str_reg_reg_imm12(code, ARM64_X17, ARM64_X16, offset & 0xfff);
+	arm64_b_imm26(code, tree->plan->programs[program]);
+}
+
 static void measure(struct shunt_tree *tree)
 {
 	tree->is_in_chunks = tree->is_anchored && is_in_chunks(tree);
@@ -216,7 +247,8 @@ static void emit(struct shunt_tree *tree, struct shunt_code *code)
 	}
 }
 
-static const struct shunt_tree_ops ops = { .max_span = UINT32_MAX, .measure = measure, .emit = emit, .emit_nops = emit_nops };
+static const struct shunt_tree_ops ops = { .max_span = UINT32_MAX, .measure = measure, .emit = emit, .emit_nops = emit_nops,
+					   .count_len = count_len, .emit_count = emit_count };
 
 int arm64_lay_out_tree(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr)
 {

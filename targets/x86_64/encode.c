@@ -147,7 +147,8 @@ void x86_64_jmp_rip(struct shunt_code *code, uint64_t addr)
 	shunt_code_emit32(code, (uint32_t)disp);
 }
 
-void x86_64_lea_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr)
+/* REX.W, opcode and an operand in memory relative to the next instruction. */
+static void emit_reg_rip(struct shunt_code *code, uint8_t opcode, enum x86_64_reg reg, uint64_t addr)
 {
 	int64_t disp = x86_64_disp_to(code, 7, addr);
 
@@ -155,7 +156,50 @@ void x86_64_lea_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t ad
 		x86_64_fail_range(code, 7);
 		return;
 	}
-	X86_64_EMIT(code, (uint8_t)(X86_64_REX_W | (to > 7 ? X86_64_REX_R : 0)), 0x8d, x86_64_modrm(0, to, 5));
+	X86_64_EMIT(code, (uint8_t)(X86_64_REX_W | (reg > 7 ? X86_64_REX_R : 0)), opcode, x86_64_modrm(0, reg, 5));
+	shunt_code_emit32(code, (uint32_t)disp);
+}
+
+void x86_64_lea_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr)
+{
+	emit_reg_rip(code, 0x8d, to, addr);
+}
+
+void x86_64_add_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr)
+{
+	emit_reg_rip(code, 0x03, to, addr);
+}
+
+void x86_64_mov_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr)
+{
+	emit_reg_rip(code, 0x8b, to, addr);
+}
+
+void x86_64_mov_reg32_fs(struct shunt_code *code, enum x86_64_reg to, int32_t offset)
+{
+	/* fs, REX, mov, ModRM and SIB without base and index: 32 bits of address. */
+	X86_64_EMIT(code, 0x64, (uint8_t)(0x40 | (to > 7 ? X86_64_REX_R : 0)), 0x8b, x86_64_modrm(0, to, 4), 0x25);
+	shunt_code_emit32(code, (uint32_t)offset);
+}
+
+void x86_64_and_reg32_imm32(struct shunt_code *code, enum x86_64_reg to, uint32_t mask)
+{
+	X86_64_EMIT(code, (uint8_t)(0x40 | (to > 7 ? X86_64_REX_B : 0)), 0x81, x86_64_modrm(3, 4, to));
+	shunt_code_emit32(code, mask);
+}
+
+void x86_64_shl_reg_imm8(struct shunt_code *code, enum x86_64_reg to, uint8_t count)
+{
+	X86_64_EMIT(code, x86_64_rex_w(to, 0), 0xc1, x86_64_modrm(3, 4, to), count);
+}
+
+void x86_64_inc_mem_disp32(struct shunt_code *code, enum x86_64_reg base, int32_t disp)
+{
+	if ((base & 7) == X86_64_RSP) {
+		shunt_code_fail(code, EINVAL);
+		return;
+	}
+	X86_64_EMIT(code, x86_64_rex_w(base, 0), 0xff, x86_64_modrm(2, 0, base));
 	shunt_code_emit32(code, (uint32_t)disp);
 }
 

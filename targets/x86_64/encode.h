@@ -58,4 +58,14 @@ void x86_64_jmp_rip(struct shunt_code *code, uint64_t addr);
 void x86_64_sub_reg_reg(struct shunt_code *code, enum x86_64_reg to, enum x86_64_reg value);
 void x86_64_cmp_reg_reg(struct shunt_code *code, enum x86_64_reg left, enum x86_64_reg right);
 
+/* mov to, dword ptr fs:[offset]: of the thread pointer */
+void x86_64_mov_reg32_fs(struct shunt_code *code, enum x86_64_reg to, int32_t offset);
+void x86_64_and_reg32_imm32(struct shunt_code *code, enum x86_64_reg to, uint32_t mask);
+void x86_64_shl_reg_imm8(struct shunt_code *code, enum x86_64_reg to, uint8_t count);
+/* Of the eight bytes at addr. */
+void x86_64_add_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr);
+void x86_64_mov_reg_rip(struct shunt_code *code, enum x86_64_reg to, uint64_t addr);
+/* inc qword ptr [base + disp]; base is not rsp or r12 */
+void x86_64_inc_mem_disp32(struct shunt_code *code, enum x86_64_reg base, int32_t disp);
+
 #endif

@@ -110,7 +110,7 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 	case SHUNT_PLAN_OP_EQUAL:
 		if (!shunt_tree_has_flags(tree, index))
 			emit_compare(tree, code, node->program);
-		x86_64_jcc_rel32(code, X86_64_E, plan->programs[node->program]);
+		x86_64_jcc_rel32(code, X86_64_E, shunt_tree_dest(tree, code, index));
 		break;
 	case SHUNT_PLAN_OP_ABOVE:
 		emit_compare(tree, code, node->program);
@@ -241,6 +241,34 @@ static void measure_node(struct shunt_tree *tree, uint32_t index, struct shunt_t
 	}
 }
 
+#define LOAD_FS_LEN 9u
+#define AND_LEN 7u
+#define SHL_LEN 4u
+#define ADD_RIP_LEN 7u
+#define INC_LEN 7u
+
+static uint32_t count_len(const struct shunt_tree *tree)
+{
+	return (tree->plan->counts->row_bits ? LOAD_FS_LEN + AND_LEN + SHL_LEN : 0) + ADD_RIP_LEN + INC_LEN + JMP_LONG_LEN;
+}
+
+/* One instruction adds: what interrupts the thread finds the count before or after it. */
+static void emit_count(const struct shunt_tree *tree, struct shunt_code *code, uint32_t program, uint64_t literal)
+{
+	const struct shunt_plan_counts *counts = tree->plan->counts;
+
+	if (counts->row_bits) {
+		x86_64_mov_reg32_fs(code, X86_64_R11, counts->number_offset);
+		x86_64_and_reg32_imm32(code, X86_64_R11, (1u << counts->row_bits) - 1);
+		x86_64_shl_reg_imm8(code, X86_64_R11, counts->row_shift);
+		x86_64_add_reg_rip(code, X86_64_R11, literal);
+	} else {
+		x86_64_mov_reg_rip(code, X86_64_R11, literal);
+	}
+	x86_64_inc_mem_disp32(code, X86_64_R11, (int32_t)(counts->words[program] * 8));
+	x86_64_jmp_rel32(code, tree->plan->programs[program]);
+}
+
 static void measure(struct shunt_tree *tree)
 {
 	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++)
@@ -257,7 +285,7 @@ static void emit(struct shunt_tree *tree, struct shunt_code *code)
 }
 
 static const struct shunt_tree_ops ops = { .max_span = INT32_MAX, .short_reach = INT8_MAX, .measure = measure, .emit = emit,
-					   .emit_nops = x86_64_nops };
+					   .emit_nops = x86_64_nops, .count_len = count_len, .emit_count = emit_count };
 
 int x86_64_lay_out_tree(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr)
 {

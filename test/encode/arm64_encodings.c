@@ -19,6 +19,14 @@ void arm64_for_each_encoding(encoding_check *check)
 	ENCODING("b.hi #4096", "08800054", arm64_bcond_imm19(c, ARM64_HI, A + 4096));
 	ENCODING("b.lt #-8", "cbffff54", arm64_bcond_imm19(c, ARM64_LT, A - 8));
 	ENCODING("b.ls #8", "49000054", arm64_bcond_imm19(c, ARM64_LS, A + 8));
+	ENCODING("mrs x16, TPIDR_EL0", "50d03bd5", arm64_mrs_reg_tpidr(c, ARM64_X16));
+	ENCODING("mov x17, #-33", "11048092", arm64_movn_reg_imm16(c, ARM64_X17, 32));
+	ENCODING("ldr w16, [x16, x17]", "106a71b8", arm64_ldr32_reg_reg_reg(c, ARM64_X16, ARM64_X16, ARM64_X17));
+	ENCODING("and w16, w16, #0xff", "101e0012", arm64_and32_low_bits(c, ARM64_X16, ARM64_X16, 8));
+	ENCODING("and w16, w17, #0x1", "30020012", arm64_and32_low_bits(c, ARM64_X16, ARM64_X17, 1));
+	ENCODING("add x16, x17, x16, lsl #12", "3032108b", arm64_add_reg_reg_reg_lsl(c, ARM64_X16, ARM64_X17, ARM64_X16, 12));
+	ENCODING("ldr x17, [x16, #32760]", "11fe7ff9", arm64_ldr_reg_reg_imm12(c, ARM64_X17, ARM64_X16, 32760));
+	ENCODING("str x17, [x16, #8]", "110600f9", arm64_str_reg_reg_imm12(c, ARM64_X17, ARM64_X16, 8));
 	ENCODING("bl #4096", "00040094", arm64_bl_imm26(c, A + 4096));
 	ENCODING("tbz w17, #0, #32764", "f1ff0336", arm64_tbz_bit0_imm14(c, ARM64_X17, A + 32764));
 	ENCODING("ret", "c0035fd6", arm64_ret(c));

@@ -2,6 +2,8 @@
 /* See arm64_walk.h. Written from the instruction descriptions of the Arm manual, not from the encoders. */
 #include "arm64_walk.h"
 
+#include <string.h>
+
 #define MAX_STEPS 100000u
 
 static int64_t sign_extend(uint64_t value, unsigned bits)
@@ -84,6 +86,27 @@ static void step(struct arm64_walk *walk, uint32_t word)
 		unsigned shift = (word >> 21 & 3) * 16;
 
 		walk->x[rd] = (walk->x[rd] & ~(UINT64_C(0xffff) << shift)) | (uint64_t)(word >> 5 & 0xffff) << shift;
+	} else if ((word & 0xffffffe0) == 0xd53bd040) { /* mrs tpidr_el0 */
+		walk->x[rd] = walk->tp;
+	} else if ((word & 0xff800000) == 0x92800000) { /* movn */
+		walk->x[rd] = ~((uint64_t)(word >> 5 & 0xffff) << (word >> 21 & 3) * 16);
+	} else if ((word & 0xffe0fc00) == 0xb8606800) { /* ldr w, [x, x] */
+		walk->x[rd] = *(const uint32_t *)(uintptr_t)(reg(walk, rn) + reg(walk, rm));
+	} else if ((word & 0xffff0000) == 0x12000000) { /* and w, low bits */
+		walk->x[rd] = reg(walk, rn) & ((UINT64_C(2) << (word >> 10 & 63)) - 1);
+	} else if ((word & 0xffe00000) == 0x8b000000) { /* add, lsl */
+		walk->x[rd] = reg(walk, rn) + (reg(walk, rm) << (word >> 10 & 63));
+	} else if ((word & 0xff000000) == 0x58000000) { /* ldr, literal */
+		uint64_t at = walk->pc + (uint64_t)(sign_extend(word >> 5 & 0x7ffff, 19) * 4) - walk->addr;
+
+		if (at % 8 || at + 8 > walk->len)
+			walk->error = "a literal that is not in the code, or not aligned";
+		else
+			memcpy(&walk->x[rd], walk->bytes + at, 8);
+	} else if ((word & 0xffc00000) == 0xf9400000) { /* ldr */
+		walk->x[rd] = *(const uint64_t *)(uintptr_t)(reg(walk, rn) + (word >> 10 & 0xfff) * 8);
+	} else if ((word & 0xffc00000) == 0xf9000000) { /* str */
+		*(uint64_t *)(uintptr_t)(reg(walk, rn) + (word >> 10 & 0xfff) * 8) = reg(walk, rd);
 	} else if (word != 0xd503201f && word != 0xd503245f) { /* nop, bti c */
 		walk->error = "an instruction that no stub or tree is made of";
 	}
@@ -92,6 +115,9 @@ static void step(struct arm64_walk *walk, uint32_t word)
 
 void arm64_walk(struct arm64_walk *walk, const uint8_t *bytes, size_t len, uint64_t addr)
 {
+	walk->bytes = bytes;
+	walk->addr = addr;
+	walk->len = len;
 	while (!walk->error && walk->pc - addr < len) {
 		const uint8_t *at = bytes + (walk->pc - addr);
 

@@ -13,6 +13,9 @@ struct arm64_walk {
 	bool n, z, c, v;
 	bool was_indirect;    /* the code was left by br, not by b */
 	unsigned nr_steps;
+	uint64_t tp;          /* in: the thread pointer. Loads and stores go to memory of the test */
+	const uint8_t *bytes; /* the walk's own */
+	uint64_t addr, len;
 	const char *error;    /* NULL, or why the walk stopped inside the code */
 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* arm64 trees walked by an interpreter: every program is reached directly, every other pointer by the fallback. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <criterion/criterion.h>
 
@@ -148,6 +150,59 @@ Test(arm64_trees, in_parts_lead_every_program_and_nothing_else_to_itself)
 		free((void *)whole.nodes);
 	}
 	free(programs);
+	free(tree.bytes);
+}
+
+Test(arm64_trees, with_counts_count_each_program_in_the_row_of_the_thread_s_number)
+{
+	enum { ROWS = 8, ROW_SHIFT = 16 };
+	uint64_t *rows = calloc(ROWS, 1 << ROW_SHIFT);
+	struct tree tree = { .bytes = malloc(TREE_MAX), .addr = TREE_ADDR & ~UINT64_C(63) };
+	struct { uint32_t before[20]; uint32_t number; uint32_t after[20]; } thread;
+	uint64_t programs[300];
+	uint32_t words[300];
+	uint64_t seed = 51;
+
+	for (unsigned i = 0; i < 60; i++) {
+		uint32_t nr = 1 + (uint32_t)(shape_random(&seed) % 300);
+		bool is_below = i % 2; /* of the thread pointer */
+		struct shunt_plan_counts counts = { .rows = (uint64_t)(uintptr_t)rows, .row_shift = ROW_SHIFT, .row_bits = i % 3 ? 3 : 0, .words = words };
+		struct shunt_plan plan;
+		struct shunt_code code, measure;
+
+		memset(rows, 0, ROWS << ROW_SHIFT);
+		memset(&thread, 0xff, sizeof(thread));
+		counts.number_offset = is_below ? (int32_t)(offsetof(typeof(thread), number) - sizeof(thread)) : (int32_t)offsetof(typeof(thread), number);
+		shape_programs(&seed, TREE_ADDR - TREE_ADDR % 4096 + TREE_MAX, UINT64_C(32) << 20, i % 4 ? 64 : 4, programs, nr);
+		for (uint32_t k = 0; k < nr; k++)
+			words[k] = k * 27;
+		shape_plan((struct shape){ .head = SHUNT_PLAN_OP_ANCHOR, .leaf_max = 1 + i % 3, .align16 = i % 2 }, programs, nr, &plan);
+		plan.counts = &counts;
+		shunt_code_init(&code, tree.bytes, TREE_MAX, tree.addr);
+		shunt_target_arm64.emit_tree(&code, &plan, SHUNT_FALLBACK_JUMP);
+		cr_assert_eq(code.error, 0, "%d", code.error);
+		shunt_code_init(&measure, NULL, 0, 0);
+		shunt_target_arm64.emit_tree(&measure, &plan, SHUNT_FALLBACK_JUMP);
+		cr_assert_eq(measure.len, code.len);
+		for (uint32_t k = 0; k < nr; k++) {
+			uint32_t row = counts.row_bits ? k % ROWS : 0;
+			struct arm64_walk walk = { .pc = tree.addr, .tp = (uint64_t)(uintptr_t)&thread + (is_below ? sizeof(thread) : 0) };
+
+			/* Numbers beyond the rows, and that of a thread that has none, are some row's too. */
+			thread.number = k % 5 ? row : row + ROWS * 1000;
+			walk.x[18] = programs[k];
+			arm64_walk(&walk, tree.bytes, code.len, tree.addr);
+			cr_assert_null(walk.error, "%s", walk.error);
+			cr_assert_eq(walk.pc, programs[k]);
+			cr_assert_not(walk.was_indirect);
+			cr_assert_eq(rows[((size_t)row << ROW_SHIFT) / 8 + words[k]], 1, "program %u of %u", k, nr);
+			rows[((size_t)row << ROW_SHIFT) / 8 + words[k]] = 0;
+		}
+		for (size_t k = 0; k < ((size_t)ROWS << ROW_SHIFT) / 8; k++)
+			cr_assert_eq(rows[k], 0, "word %zu was counted in", k);
+		free((void *)plan.nodes);
+	}
+	free(rows);
 	free(tree.bytes);
 }
 

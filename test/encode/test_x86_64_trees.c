@@ -260,6 +260,49 @@ Test(x86_64_trees, in_parts_lead_every_program_and_nothing_else_to_itself)
 	free(programs);
 }
 
+static _Thread_local uint32_t number;
+
+Test(x86_64_trees, with_counts_count_each_program_in_the_row_of_the_thread_s_number)
+{
+	enum { ROWS = 8, ROW_SHIFT = 16 };
+	uint64_t *rows = calloc(ROWS, 1 << ROW_SHIFT);
+	uint64_t programs[300];
+	uint32_t words[300];
+	uint64_t seed = 52;
+
+	set_up();
+	for (unsigned i = 0; i < 60; i++) {
+		uint32_t nr = 1 + (uint32_t)(shape_random(&seed) % 300);
+		struct shunt_plan_counts counts = { .rows = (uint64_t)(uintptr_t)rows, .row_shift = ROW_SHIFT, .row_bits = i % 3 ? 3 : 0, .words = words,
+						    .number_offset = (int32_t)((char *)&number - (char *)__builtin_thread_pointer()) };
+		struct shunt_plan plan;
+		struct tree tree;
+
+		memset(rows, 0, ROWS << ROW_SHIFT);
+		shape_programs(&seed, (uint64_t)region + 2 * TREE_MAX, UINT64_C(48) << 20, 64, programs, nr);
+		for (uint32_t k = 0; k < nr; k++)
+			words[k] = k * 27;
+		shape_plan((struct shape){ .head = i % 2 ? SHUNT_PLAN_OP_ANCHOR : SHUNT_PLAN_OP_FALLBACK, .leaf_max = 1 + i % 3, .align16 = i % 2 },
+			   programs, nr, &plan);
+		plan.counts = &counts;
+		emit_tree(&tree, region + i, &plan, i % 5 ? SHUNT_FALLBACK_JUMP : SHUNT_FALLBACK_RETPOLINE);
+		for (uint32_t k = 0; k < nr; k++) {
+			uint32_t row = counts.row_bits ? k % ROWS : 0;
+
+			/* Numbers beyond the rows, and that of a thread that has none, are some row's too. */
+			number = k % 5 ? row : row + ROWS * 1000;
+			check_pointer(&tree, programs[k], true);
+			cr_assert_eq(rows[((size_t)row << ROW_SHIFT) / 8 + words[k]], 1, "program %u of %u", k, nr);
+			rows[((size_t)row << ROW_SHIFT) / 8 + words[k]] = 0;
+			check_pointer(&tree, programs[k] + 1, false);
+		}
+		for (size_t k = 0; k < ((size_t)ROWS << ROW_SHIFT) / 8; k++)
+			cr_assert_eq(rows[k], 0, "word %zu was counted in", k);
+		free((void *)plan.nodes);
+	}
+	free(rows);
+}
+
 Test(x86_64_trees, are_reached_through_stub_slot_and_c_entry_with_all_arguments_in_place)
 {
 	const struct shunt_plan_node nodes[] = { { .op = SHUNT_PLAN_OP_EQUAL }, { .op = SHUNT_PLAN_OP_FALLBACK } };

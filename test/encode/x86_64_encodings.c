@@ -51,6 +51,13 @@ void x86_64_for_each_encoding(encoding_check *check)
 	ENCODING("mov r11, rax", "4c8bd8", x86_64_movz_reg_reg(c, X86_64_R11, X86_64_RAX, 8));
 	ENCODING("xor eax, eax", "31c0", x86_64_xor_eax_eax(c));
 	ENCODING("bt rcx, r11", "4c0fa3d9", x86_64_bt_reg_reg(c, X86_64_RCX, X86_64_R11));
+	ENCODING("mov r11d, dword ptr fs:[-60]", "64448b1c25c4ffffff", x86_64_mov_reg32_fs(c, X86_64_R11, -60));
+	ENCODING("mov ecx, dword ptr fs:[4660]", "64408b0c2534120000", x86_64_mov_reg32_fs(c, X86_64_RCX, 0x1234));
+	ENCODING("and r11d, 255", "4181e3ff000000", x86_64_and_reg32_imm32(c, X86_64_R11, 255));
+	ENCODING("shl r11, 12", "49c1e30c", x86_64_shl_reg_imm8(c, X86_64_R11, 12));
+	ENCODING("add r11, qword ptr [rip + 4660]", "4c031d34120000", x86_64_add_reg_rip(c, X86_64_R11, A + 7 + 0x1234));
+	ENCODING("mov r11, qword ptr [rip - 4660]", "4c8b1dccedffff", x86_64_mov_reg_rip(c, X86_64_R11, A + 7 - 0x1234));
+	ENCODING("inc qword ptr [r11 + 4660]", "49ff8334120000", x86_64_inc_mem_disp32(c, X86_64_R11, 0x1234));
 	ENCODING("jae 4660", "0f8334120000", x86_64_jcc_rel32(c, X86_64_AE, A + 6 + 0x1234));
 	ENCODING("mov r10, rdi", "4989fa", x86_64_mov_reg_reg(c, X86_64_R10, X86_64_RDI));
 	ENCODING("mov r10, rsi", "4989f2", x86_64_mov_reg_reg(c, X86_64_R10, X86_64_RSI));
