@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
-#include "lib/replay/disassemble.h"
+#include "lib/jit/disassemble.h"
 
 /* Bytes of a stub slot, as the machine contract fixes it (docs/architecture.md). */
 #define STUB_LEN 16
@@ -42,7 +42,7 @@ static const char *name_address(void *user, uint64_t address)
 static void print_code(const struct shunt_replay *replay, const char *title, const void *code, size_t len, FILE *out)
 {
 	fprintf(out, "%s: %zu bytes at %p\n", title, len, code);
-	shunt_replay_disassemble(code, len, name_address, (void *)replay, out);
+	jit_disassemble(code, len, name_address, (void *)replay, out);
 	fputc('\n', out);
 }
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "lib/replay/disassemble.h"
+#include "lib/jit/disassemble.h"
 #include "runtime/dispatch/sample_tree.h"
 
 #if defined(__x86_64__)
@@ -38,7 +38,7 @@ static int list(struct sample *sample, const char *target, const char *title, co
 	int err;
 
 	fprintf(out, "%s: %zu bytes at %#llx\n", title, len, (unsigned long long)addr);
-	err = shunt_replay_disassemble_for(triple, code, len, addr, name_address, sample, out);
+	err = jit_disassemble_for(triple, code, len, addr, name_address, sample, out);
 	fputc('\n', out);
 	return err;
 }

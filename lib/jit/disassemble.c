@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A listing for people: LLVM decodes, branch targets get names. */
-#include "lib/replay/disassemble.h"
+#include "lib/jit/disassemble.h"
 
 #include <errno.h>
 #include <llvm-c/Core.h>
@@ -10,7 +10,7 @@
 #include "runtime/log.h"
 
 struct listing {
-	shunt_replay_symbol_fn *symbol;
+	jit_symbol_name_fn *symbol;
 	void *user;
 };
 
@@ -26,8 +26,8 @@ static const char *name_target(void *user, uint64_t value, uint64_t *type, uint6
 	return found;
 }
 
-int shunt_replay_disassemble_for(const char *triple, const void *code, size_t len, uint64_t addr, shunt_replay_symbol_fn *symbol, void *user,
-				 FILE *out)
+int jit_disassemble_for(const char *triple, const void *code, size_t len, uint64_t addr, jit_symbol_name_fn *symbol, void *user,
+			FILE *out)
 {
 	struct listing listing = { symbol, user };
 	LLVMDisasmContextRef disassembler;
@@ -63,10 +63,10 @@ int shunt_replay_disassemble_for(const char *triple, const void *code, size_t le
 	return 0;
 }
 
-int shunt_replay_disassemble(const void *code, size_t len, shunt_replay_symbol_fn *symbol, void *user, FILE *out)
+int jit_disassemble(const void *code, size_t len, jit_symbol_name_fn *symbol, void *user, FILE *out)
 {
 	char *triple = LLVMGetDefaultTargetTriple();
-	int err = shunt_replay_disassemble_for(triple, code, len, (uintptr_t)code, symbol, user, out);
+	int err = jit_disassemble_for(triple, code, len, (uintptr_t)code, symbol, user, out);
 
 	LLVMDisposeMessage(triple);
 	return err;
