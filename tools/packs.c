@@ -14,7 +14,6 @@
 #include <shunt/log.h>
 #include <shunt/pack.h>
 #include <shunt/reader.h>
-#include "runtime/log.h"
 #include "tools/command.h"
 #include "tools/picture.h"
 
@@ -73,11 +72,11 @@ static const char *name_block(void *user, enum shunt_segment segment, const stru
 	return "programs that were there from the beginning";
 }
 
-static int place_all(const struct arguments *args, struct shunt_arena *arena, struct refilled *refilled)
+/* blocks and refilled have room for args->nr. shunt_error() says why not. */
+static int place_all(const struct arguments *args, struct shunt_arena *arena, struct shunt_block *blocks, struct refilled *refilled)
 {
-	struct shunt_block *blocks = calloc(args->nr, sizeof(*blocks));
 	uint64_t nr_freed = 0;
-	int err = blocks ? 0 : shunt_fail(ENOMEM, "out of memory");
+	int err = 0;
 
 	for (uint64_t i = 0; !err && i < args->nr; i++)
 		err = place_one(args, arena, &blocks[i]);
@@ -89,16 +88,12 @@ static int place_all(const struct arguments *args, struct shunt_arena *arena, st
 	}
 	if (!err)
 		err = shunt_quiesce();
-	refilled->rx = calloc(nr_freed / 2 + 1, sizeof(*refilled->rx));
-	if (!err && !refilled->rx)
-		err = shunt_fail(ENOMEM, "out of memory");
 	for (; !err && refilled->nr < nr_freed / 2; refilled->nr++) {
 		err = place_one(args, arena, &blocks[0]);
 		refilled->rx[refilled->nr] = blocks[0].rx;
 	}
 	if (!err)
 		qsort(refilled->rx, refilled->nr, sizeof(*refilled->rx), compare_addresses);
-	free(blocks);
 	return err;
 }
 
@@ -179,18 +174,22 @@ int shunt_command_packs(int argc, char **argv)
 {
 	struct arguments args = { .nr = 20000, .low = 64, .high = 1000, .percent = 40 };
 	struct refilled refilled = { 0 };
+	struct shunt_block *blocks;
 	struct shunt_arena *arena;
 	int status = parse(argc, argv, &args);
 
 	if (status >= 0)
 		return status;
-	status = SHUNT_EXIT_OK;
-	if (shunt_arena_create(NULL, &arena) != 0 || place_all(&args, arena, &refilled) != 0) {
+	status = SHUNT_EXIT_FAILED;
+	blocks = calloc(args.nr, sizeof(*blocks));
+	refilled.rx = calloc(args.nr, sizeof(*refilled.rx));
+	if (!blocks || !refilled.rx)
+		fprintf(stderr, "shunt packs: no memory\n");
+	else if (shunt_arena_create(NULL, &arena) != 0 || place_all(&args, arena, blocks, &refilled) != 0)
 		fprintf(stderr, "shunt packs: %s\n", shunt_error());
-		status = SHUNT_EXIT_FAILED;
-	} else if (draw(arena, &refilled, args.svg) != 0) {
-		status = SHUNT_EXIT_FAILED;
-	}
+	else if (draw(arena, &refilled, args.svg) == 0)
+		status = SHUNT_EXIT_OK;
+	free(blocks);
 	free(refilled.rx);
 	return status;
 }
