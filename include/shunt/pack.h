@@ -157,6 +157,12 @@ struct shunt_unwind {
  * libgcc's unwinder. MT-safe. */
 SHUNT_API int shunt_pack_set_unwind(const struct shunt_unwind *infos, size_t nr);
 
+/* The NUMA node that a live block's memory is wanted on: that of the thread which allocated it, unless only others had room. The system's
+ * number, 0 or above; -EINVAL for a stale or foreign block. Where a process may have memory on one node only, that one. MT-safe. */
+SHUNT_API int shunt_pack_node(const struct shunt_block *block);
+
+#define SHUNT_NODES_MAX 64
+
 struct shunt_pack_stats {
 	uint64_t nr_packs[SHUNT_NR_SEGMENTS];
 	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];
@@ -165,6 +171,8 @@ struct shunt_pack_stats {
 	uint64_t bytes_huge;                      /* of the mapped code bytes: behind a 2 MiB page-table entry in the rx view */
 	uint64_t bytes_pending;                   /* freed, waiting for their grace period */
 	uint64_t bytes_resting;                   /* freed, filled, not handed out again yet (option rest) */
+	uint32_t nr_nodes;                        /* NUMA nodes that blocks are placed by; 1: they are not */
+	uint64_t bytes_by_node[SHUNT_NODES_MAX];  /* of the mapped bytes, by the system's node numbers; wanted there, where nr_nodes is above 1 */
 	uint64_t bytes_metadata;
 	uint64_t arena_size;
 	const void *arena_base;

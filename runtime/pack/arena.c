@@ -164,6 +164,7 @@ static void leave_ranges(struct shunt_arena *arena)
 	arena->left_size = arena->size;
 	set_ranges(arena, NULL, NULL, 0);
 	free(arena->rest.ring);
+	free(arena->shelves);
 	arena->rest.ring = NULL;
 	free(arena->slots);
 	arena->slots = NULL;
@@ -216,6 +217,21 @@ static void arena_free(struct shunt_arena *arena)
 	pthread_mutex_unlock(&registry_lock);
 }
 
+/* The nodes that this process may have memory on. Where the system does not say, or there is one: one, and nothing is asked of it later. */
+static void find_nodes(struct shunt_arena *arena)
+{
+	uint64_t mask = 0;
+
+	if (shunt_sys.nodes_allowed(&mask) == 0)
+		for (uint8_t node = 0; node < SHUNT_NODES_MAX; node++)
+			if (mask >> node & 1)
+				arena->nodes[arena->nr_nodes++] = node;
+	if (arena->nr_nodes < 2) {
+		arena->nr_nodes = 1;
+		arena->nodes[0] = mask ? (uint8_t)__builtin_ctzll(mask) : 0;
+	}
+}
+
 /* 0 or a negative errno without a sentence, since the default arena tries smaller sizes; *step is what failed, NULL: no range is free. */
 static int arena_make(const struct shunt_arena_options *options, size_t size, struct shunt_arena **out, const char **step)
 {
@@ -243,7 +259,9 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 	arena->random_state |= 1;
 	arena->next_serial = 1;
 	arena->slots = calloc(arena->nr_slots, sizeof(struct shunt_pack *));
-	err = arena->slots ? 0 : -ENOMEM;
+	find_nodes(arena);
+	arena->shelves = calloc(arena->nr_nodes * SHUNT_NR_SEGMENTS, sizeof(*arena->shelves));
+	err = arena->slots && arena->shelves ? 0 : -ENOMEM;
 	if (!err && options->rest != SHUNT_REST_NONE) {
 		arena->rest.size = options->rest ? options->rest : REST_DEFAULT;
 		arena->rest.max_chunks = (uint64_t)arena->nr_slots * SHUNT_PACK_CHUNKS / REST_PART;
@@ -261,6 +279,7 @@ static int arena_make(const struct shunt_arena_options *options, size_t size, st
 		arena->left_base = base;
 		arena->left_size = size;
 		free(arena->rest.ring);
+		free(arena->shelves);
 		free(arena->slots);
 		arena_free(arena);
 		return err;
@@ -444,7 +463,7 @@ static int fill_new(struct shunt_pack *pack, struct shunt_backing_failure *failu
 	return err;
 }
 
-int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr_slots, struct shunt_pack **out,
+int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t node, uint32_t nr_slots, struct shunt_pack **out,
 		    struct shunt_backing_failure *failure)
 {
 	uint32_t first = find_slots(arena, nr_slots);
@@ -471,6 +490,7 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	spec.guard = arena->guard;
 	spec.debug = arena->debug;
 	spec.toggle = arena->toggle;
+	spec.node = arena->nr_nodes > 1 ? arena->nodes[node] : SHUNT_NODE_ANY;
 	err = shunt_backing_make(&spec, &pack->made, failure);
 	if (err) {
 		free(pack);
@@ -481,6 +501,8 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	}
 	pack->arena = arena;
 	pack->segment = segment;
+	pack->node = node;
+	pack->shelf = shunt_shelf_of(arena, node, segment);
 	pack->first_slot = first;
 	pack->nr_slots = nr_slots;
 	pack->rx = spec.rx;
@@ -499,11 +521,11 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 		arena->slots[slot] = pack;
 	arena->nr_packs[segment]++;
 	arena->nr_slots_used[segment] += nr_slots;
-	arena->nr_empty[segment]++;
+	pack->shelf->nr_empty++;
 	if (segment != SHUNT_SEGMENT_DATA)
 		arena->newest = pack->made.backing;
 	if (nr_slots == 1)
-		shunt_room_place(&arena->rooms[segment], &pack->room, SHUNT_PACK_CHUNKS);
+		shunt_room_place(&pack->shelf->room, &pack->room, SHUNT_PACK_CHUNKS);
 	*out = pack;
 	return 0;
 }
@@ -514,14 +536,14 @@ static void make_new(struct shunt_pack *pack)
 	struct shunt_arena *arena = pack->arena;
 
 	if (shunt_pack_is_open(pack))
-		shunt_pack_close(arena, pack->segment);
+		shunt_pack_close(pack->shelf);
 	pack->serial = arena->next_serial++;
 	pack->nr_worn = 0;
 	pack->large_chunks = 0;
 	memset(pack->generation, 0, sizeof(pack->generation));
 	shunt_space_init(&pack->space);
 	if (pack->nr_slots == 1 && !pack->frozen)
-		shunt_room_place(&arena->rooms[pack->segment], &pack->room, SHUNT_PACK_CHUNKS);
+		shunt_room_place(&pack->shelf->room, &pack->room, SHUNT_PACK_CHUNKS);
 }
 
 /* The pack was to go unfilled, and stays. */
@@ -541,27 +563,25 @@ static void unmake(struct shunt_pack *pack)
 	struct shunt_arena *arena = pack->arena;
 
 	if (shunt_pack_is_open(pack))
-		shunt_pack_close(arena, pack->segment);
+		shunt_pack_close(pack->shelf);
 	/* Where the system refuses to give a mapping back, the pack stays as an empty one. */
 	if (shunt_backing_unmake(pack->rx, pack->rw, pack->nr_slots * SHUNT_PACK_SIZE) != 0) {
 		keep_closing(pack);
 		return;
 	}
-	shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+	shunt_room_place(&pack->shelf->room, &pack->room, 0);
 	for (uint32_t slot = pack->first_slot; slot < pack->first_slot + pack->nr_slots; slot++)
 		arena->slots[slot] = NULL;
 	arena->nr_packs[pack->segment]--;
 	arena->nr_slots_used[pack->segment] -= pack->nr_slots;
-	arena->nr_empty[pack->segment]--;
+	pack->shelf->nr_empty--;
 	free(pack);
 }
 
 void shunt_pack_retire_empty(struct shunt_pack *pack)
 {
-	struct shunt_arena *arena = pack->arena;
-
-	arena->nr_empty[pack->segment]++;
-	if (pack->nr_slots > 1 || pack->frozen || pack->closing || arena->nr_empty[pack->segment] > 1) {
+	pack->shelf->nr_empty++;
+	if (pack->nr_slots > 1 || pack->frozen || pack->closing || pack->shelf->nr_empty > 1) {
 		unmake(pack);
 		return;
 	}

@@ -29,6 +29,8 @@ struct shunt_pack_item {
 struct shunt_pack {
 	struct shunt_arena *arena;
 	enum shunt_segment segment;
+	uint32_t node;         /* index into the arena's */
+	struct shunt_shelf *shelf;
 	uint32_t first_slot;
 	uint32_t nr_slots;     /* above 1: one block larger than a pack */
 	char *rx;
@@ -55,11 +57,19 @@ struct shunt_pack {
 struct shunt_pack_dup;
 
 /* A free run that small blocks are cut from in turn, so that most allocations touch no tree of free runs. Its chunks are marked used,
- * and are nobody's. One a segment. */
+ * and are nobody's. One a shelf. */
 struct shunt_pack_open {
 	struct shunt_pack *pack; /* NULL: none */
 	uint32_t next;
 	uint32_t end;
+};
+
+/* The packs of a segment on a node. */
+struct shunt_shelf {
+	struct shunt_room room;
+	struct shunt_pack_open open;
+	uint32_t nr_empty;
+	uint32_t nr_emptying; /* will be empty when the batch in progress is released, if nothing is allocated there */
 };
 
 /* A block that was freed and filled, and is not handed out again yet. */
@@ -100,11 +110,10 @@ struct shunt_arena {
 	bool random_start;
 	uint64_t random_state;
 	struct shunt_pack **slots; /* owner of each 2 MiB, by range; all slots of a large block name its pack */
-	struct shunt_room rooms[SHUNT_NR_SEGMENTS];
-	struct shunt_pack_open open[SHUNT_NR_SEGMENTS];
+	struct shunt_shelf *shelves; /* of each node, one for each segment */
+	uint32_t nr_nodes;           /* 1 where the process may have memory on one only */
+	uint8_t nodes[SHUNT_NODES_MAX]; /* the system's numbers */
 	uint64_t next_serial;
-	uint32_t nr_empty[SHUNT_NR_SEGMENTS];
-	uint32_t nr_emptying[SHUNT_NR_SEGMENTS]; /* will be empty when the batch in progress is released, if nothing is allocated there */
 	uint64_t nr_packs[SHUNT_NR_SEGMENTS];
 	uint64_t nr_slots_used[SHUNT_NR_SEGMENTS];
 	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];
@@ -137,17 +146,22 @@ struct shunt_arena *shunt_arena_first(void);
 
 /* The rest is called with the arena's lock held. */
 
-/* Gives back what is left of the open run of a segment. */
-void shunt_pack_close(struct shunt_arena *arena, enum shunt_segment segment);
+static inline struct shunt_shelf *shunt_shelf_of(struct shunt_arena *arena, uint32_t node, enum shunt_segment segment)
+{
+	return &arena->shelves[node * SHUNT_NR_SEGMENTS + segment];
+}
+
+/* Gives back what is left of the open run. */
+void shunt_pack_close(struct shunt_shelf *shelf);
 /* Gives nr chunks before the beginning of the pack's open run, from first, back to it. */
 void shunt_pack_uncut(struct shunt_pack *pack, uint32_t first, uint32_t nr);
 static inline bool shunt_pack_is_open(const struct shunt_pack *pack)
 {
-	return pack->arena->open[pack->segment].pack == pack;
+	return pack->shelf->open.pack == pack;
 }
 
-/* Makes a pack of nr_slots contiguous slots. 0, -ENOMEM with failure->step NULL when no slots are free, or backing's error. */
-int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr_slots, struct shunt_pack **out,
+/* Makes a pack of nr_slots contiguous slots, with its memory on a node. 0, -ENOMEM with failure->step NULL when no slots are free, or backing's error. */
+int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint32_t node, uint32_t nr_slots, struct shunt_pack **out,
 		    struct shunt_backing_failure *failure);
 /* For a pack that just became empty: gives it back to the system, or keeps it as the one in reserve. */
 void shunt_pack_retire_empty(struct shunt_pack *pack);

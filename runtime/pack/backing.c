@@ -144,12 +144,21 @@ static bool collapse(const struct shunt_backing_spec *spec, void *view)
 	return shunt_sys.madvise(view, spec->len, MADV_COLLAPSE) == 0;
 }
 
+/* Pages of the view are wanted on a node. Where that may not be said (a container's filter) the first touch decides, and that is made by a
+ * thread on the node. Said of one view of shared memory it holds for the memory, before any of it is there. */
+static void prefer_node(const struct shunt_backing_spec *spec, void *view)
+{
+	if (spec->node != SHUNT_NODE_ANY)
+		(void)shunt_sys.prefer_node(view, spec->len, spec->node);
+}
+
 static int make_private(const struct shunt_backing_spec *spec, struct shunt_backing_made *made, struct shunt_backing_failure *failure)
 {
 	void *p = shunt_sys.mmap(spec->rx, spec->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 
 	if (p == MAP_FAILED)
 		return failed(failure, "mapping private memory");
+	prefer_node(spec, spec->rx);
 	made->backing = spec->toggle ? SHUNT_BACKING_TOGGLE : SHUNT_BACKING_SHARED_ANON;
 	made->bytes_huge = 0;
 	return 0;
@@ -189,6 +198,7 @@ static int make_memfd(const struct shunt_backing_spec *spec, enum shunt_backing 
 		return undo(spec, true, fd, failed(failure, "keeping the rw view from forks"));
 	if (shunt_sys.add_seals(fd, F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
 		return undo(spec, true, fd, failed(failure, "sealing the memfd"));
+	prefer_node(spec, spec->rw);
 	is_huge = !spec->hugetlb && collapse(spec, spec->rw);
 	/* Base pages are reserved at once: a write into a memfd beyond what the system can give is SIGBUS. */
 	if (!is_huge && shunt_sys.fallocate(fd, 0, 0, (off_t)spec->len) != 0)
@@ -252,6 +262,7 @@ static int make_anon(const struct shunt_backing_spec *spec, struct shunt_backing
 		goto fail_rw;
 	}
 	made->backing = SHUNT_BACKING_SHARED_ANON;
+	prefer_node(spec, spec->rw);
 	is_huge = collapse(spec, spec->rw);
 	/* Before Linux 5.14 (EINVAL) the first touch populates instead. */
 	if (!is_huge && shunt_sys.madvise(spec->rw, spec->len, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <shunt/pack.h>
 
+#define SHUNT_NODE_ANY (-1)
+
 /* What to make. Both ranges are reservations (PROT_NONE) of ours, but in a fork's child (copy_from), where rx is the view shared
  * with the parent and rw is a hole. */
 struct shunt_backing_spec {
@@ -19,6 +21,7 @@ struct shunt_backing_spec {
 	bool huge;             /* try for 2 MiB pages */
 	bool hugetlb;          /* before all else from the pool of them */
 	bool anon;             /* no memfd */
+	int node;              /* where its pages are wanted, or SHUNT_NODE_ANY */
 	bool toggle;           /* rx == rw all the same: private memory, writable at first */
 	const void *copy_from; /* len bytes that the new memory begins with before it takes the place of rx; NULL: zeroes */
 };

@@ -3,6 +3,7 @@
 #include "runtime/pack/backing_sys.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -41,6 +42,35 @@ static int sys_membarrier(int cmd)
 	return (int)syscall(SYS_membarrier, cmd, 0, 0);
 }
 
+#define NODES_MAX 1024 /* that a kernel is built for */
+
+/* The numbers are those of linux/mempolicy.h, which not all systems have. */
+static int sys_nodes_allowed(uint64_t *mask)
+{
+	unsigned long nodes[NODES_MAX / (8 * sizeof(long))] = { 0 };
+	const unsigned long mems_allowed = 4; /* MPOL_F_MEMS_ALLOWED */
+
+	if (syscall(SYS_get_mempolicy, NULL, nodes, (unsigned long)NODES_MAX, NULL, mems_allowed) != 0)
+		return -1;
+	*mask = nodes[0];
+	return 0;
+}
+
+static int sys_node_here(void)
+{
+	unsigned cpu, node;
+
+	return getcpu(&cpu, &node) == 0 ? (int)node : -1;
+}
+
+static int sys_prefer_node(void *addr, size_t len, int node)
+{
+	unsigned long nodes[2] = { 1ul << node };
+	const unsigned long preferred = 1; /* MPOL_PREFERRED */
+
+	return (int)syscall(SYS_mbind, addr, len, preferred, nodes, (unsigned long)(8 * sizeof(nodes)), 0);
+}
+
 static size_t sys_page_size(void)
 {
 	return (size_t)sysconf(_SC_PAGESIZE);
@@ -66,6 +96,9 @@ struct shunt_sys shunt_sys = {
 	.getrandom = getrandom,
 	.membarrier = sys_membarrier,
 	.thread_create = pthread_create,
+	.nodes_allowed = sys_nodes_allowed,
+	.node_here = sys_node_here,
+	.prefer_node = sys_prefer_node,
 	.page_size = sys_page_size,
 	.guard_prot = shunt_machine_guard_prot,
 };

@@ -38,6 +38,9 @@ struct shunt_sys {
 	int (*membarrier)(int cmd);
 	int (*thread_create)(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *user); /* a positive errno */
 	/* the machine */
+	int (*nodes_allowed)(uint64_t *mask);                  /* get_mempolicy: nodes 0 to 63 that this process may have memory on */
+	int (*node_here)(void);                                /* getcpu: the node that the calling thread runs on; negative: not known */
+	int (*prefer_node)(void *addr, size_t len, int node);  /* mbind */
 	size_t (*page_size)(void);
 	int (*guard_prot)(void); /* shunt_machine_guard_prot */
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/pack/arena.h"
+#include "runtime/pack/backing_sys.h"
 #include "runtime/log.h"
 #include "runtime/machine.h"
 #include "runtime/pack/pack.h"
@@ -49,7 +50,7 @@ struct shunt_pack *shunt_pack_at(struct shunt_arena *arena, const void *addr, ui
 
 static bool is_open_at(const struct shunt_pack *pack, uint32_t chunk)
 {
-	const struct shunt_pack_open *open = &pack->arena->open[pack->segment];
+	const struct shunt_pack_open *open = &pack->shelf->open;
 
 	return open->pack == pack && chunk >= open->next && chunk < open->end;
 }
@@ -115,12 +116,12 @@ static int fail_alloc(struct shunt_arena *arena, size_t size, int err, const str
 static void place(struct shunt_pack *pack)
 {
 	if (!pack->frozen && !pack->closing)
-		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+		shunt_room_place(&pack->shelf->room, &pack->room, shunt_space_longest(&pack->space));
 }
 
-void shunt_pack_close(struct shunt_arena *arena, enum shunt_segment segment)
+void shunt_pack_close(struct shunt_shelf *shelf)
 {
-	struct shunt_pack_open *open = &arena->open[segment];
+	struct shunt_pack_open *open = &shelf->open;
 	struct shunt_pack *pack = open->pack;
 
 	open->pack = NULL;
@@ -132,7 +133,7 @@ void shunt_pack_close(struct shunt_arena *arena, enum shunt_segment segment)
 
 void shunt_pack_uncut(struct shunt_pack *pack, uint32_t first, uint32_t nr)
 {
-	struct shunt_pack_open *open = &pack->arena->open[pack->segment];
+	struct shunt_pack_open *open = &pack->shelf->open;
 
 	shunt_bit_clear(&pack->space, SHUNT_BIT_LAST, first + nr - 1);
 	open->next = first;
@@ -150,27 +151,48 @@ static struct shunt_pack *cut(struct shunt_pack_open *open, uint32_t nr, uint32_
 	return open->pack;
 }
 
-/* A pack with a run of nr chunks; a new one when there is none. */
-static int find_pack(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr, struct shunt_pack **out,
+/* A pack with a run of nr chunks on the shelf, or NULL. */
+static struct shunt_pack *find_room(struct shunt_shelf *shelf, uint32_t nr)
+{
+	struct shunt_room_link *link = shunt_room_find(&shelf->room, nr);
+
+	if (!link && shelf->open.pack) {
+		shunt_pack_close(shelf);
+		link = shunt_room_find(&shelf->room, nr);
+	}
+	return link ? (struct shunt_pack *)((char *)link - offsetof(struct shunt_pack, room)) : NULL;
+}
+
+/* The same on other nodes, nearest number first. */
+static struct shunt_pack *find_room_elsewhere(struct shunt_arena *arena, enum shunt_segment segment, uint32_t node, uint32_t nr)
+{
+	struct shunt_pack *pack = NULL;
+
+	for (uint32_t i = 1; i < arena->nr_nodes && !pack; i++)
+		pack = find_room(shunt_shelf_of(arena, (node + i) % arena->nr_nodes, segment), nr);
+	return pack;
+}
+
+/* A pack with a run of nr chunks: on the node, a new one there, on another node, where something rests. */
+static int find_pack(struct shunt_arena *arena, enum shunt_segment segment, uint32_t node, uint32_t nr, struct shunt_pack **out,
 		     struct shunt_backing_failure *failure)
 {
-	struct shunt_room_link *link = shunt_room_find(&arena->rooms[segment], nr);
+	struct shunt_shelf *shelf = shunt_shelf_of(arena, node, segment);
+	int err;
 
-	if (!link && arena->open[segment].pack) {
-		shunt_pack_close(arena, segment);
-		link = shunt_room_find(&arena->rooms[segment], nr);
+	*out = find_room(shelf, nr);
+	if (*out)
+		return 0;
+	err = shunt_pack_make(arena, segment, node, 1, out, failure);
+	if (!err)
+		return 0;
+	*out = find_room_elsewhere(arena, segment, node, nr);
+	if (!*out && shunt_pack_rest_end(arena)) {
+		*out = find_room(shelf, nr);
+		if (!*out)
+			*out = find_room_elsewhere(arena, segment, node, nr);
 	}
-	if (!link) {
-		int err = shunt_pack_make(arena, segment, 1, out, failure);
-
-		if (!err || !shunt_pack_rest_end(arena))
-			return err;
-		link = shunt_room_find(&arena->rooms[segment], nr);
-		if (!link)
-			return err;
-	}
-	*out = (struct shunt_pack *)((char *)link - offsetof(struct shunt_pack, room));
-	return 0;
+	return *out ? 0 : err;
 }
 
 static uint64_t next_random(struct shunt_arena *arena)
@@ -186,10 +208,10 @@ static uint64_t next_random(struct shunt_arena *arena)
 }
 
 /* Chunks for a block of at most a pack. */
-static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t nr, uint32_t align, struct shunt_pack **out, uint32_t *first,
+static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t node, uint32_t nr, uint32_t align, struct shunt_pack **out, uint32_t *first,
 		struct shunt_backing_failure *failure)
 {
-	struct shunt_pack_open *open = &arena->open[segment];
+	struct shunt_pack_open *open = &shunt_shelf_of(arena, node, segment)->open;
 	/* A run this long holds the block at any place it begins; an empty pack begins aligned. */
 	uint32_t need = nr + align - 1 < SHUNT_PACK_CHUNKS ? nr + align - 1 : SHUNT_PACK_CHUNKS;
 	bool small = align == 1 && nr <= OPEN_BLOCK_MAX;
@@ -200,12 +222,15 @@ static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t 
 		*out = cut(open, nr, first);
 		if (*out)
 			return 0;
-		shunt_pack_close(arena, segment);
+		shunt_pack_close(shunt_shelf_of(arena, node, segment));
 	}
-	err = find_pack(arena, segment, need, &pack, failure);
+	err = find_pack(arena, segment, node, need, &pack, failure);
 	if (err)
 		return err;
 	if (small) {
+		/* On another node that one's run goes on. */
+		open = &pack->shelf->open;
+		shunt_pack_close(pack->shelf);
 		*first = open->next = shunt_space_open_at(&pack->space, nr, OPEN_MAX, arena->random_start ? next_random(arena) : 0, &open->end);
 		open->pack = *first == SHUNT_NO_CHUNK ? NULL : pack;
 		*out = cut(open, nr, first);
@@ -216,6 +241,17 @@ static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t 
 	place(pack);
 	/* NULL cannot be: the room's longest run is exact. Refused rather than trusted. */
 	return *out ? 0 : -ENOMEM;
+}
+
+/* Where the calling thread runs, as an index into the arena's nodes; the first for a node without memory of ours. */
+static uint32_t node_here(const struct shunt_arena *arena)
+{
+	int node = shunt_sys.node_here();
+
+	for (uint32_t i = 0; i < arena->nr_nodes; i++)
+		if (arena->nodes[i] == node)
+			return i;
+	return 0;
 }
 
 /* The block that is wanted in chunks, and how it is aligned in chunks, as far as arena lets blocks share pages. */
@@ -237,6 +273,7 @@ int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size
 	struct shunt_pack *pack = NULL;
 	uint32_t first = 0;
 	uint32_t nr, nr_align;
+	uint32_t node = 0;
 	bool toggled;
 	int err = 0;
 
@@ -255,14 +292,16 @@ int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size
 	}
 	if (size > arena->size)
 		return fail_alloc(arena, size, -ENOMEM, &failure);
+	if (arena->nr_nodes > 1)
+		node = node_here(arena);
 	shunt_arena_lock_mutate(arena);
 	do {
 		toggled = arena->toggle;
 		nr = shape(arena, segment, size, align, &nr_align);
 		if (nr > SHUNT_PACK_CHUNKS)
-			err = shunt_pack_make(arena, segment, (nr + SHUNT_PACK_CHUNKS - 1) / SHUNT_PACK_CHUNKS, &pack, &failure);
+			err = shunt_pack_make(arena, segment, node, (nr + SHUNT_PACK_CHUNKS - 1) / SHUNT_PACK_CHUNKS, &pack, &failure);
 		else
-			err = take(arena, segment, nr, nr_align, &pack, &first, &failure);
+			err = take(arena, segment, node, nr, nr_align, &pack, &first, &failure);
 		/* Refused two views, the arena may have become one that does with one. */
 	} while (err && arena->toggle != toggled);
 	if (err)
@@ -270,7 +309,7 @@ int shunt_pack_alloc(struct shunt_arena *arena, enum shunt_segment segment, size
 	if (pack->nr_slots > 1)
 		pack->large_chunks = nr;
 	if (!pack->nr_live && !pack->nr_dying)
-		arena->nr_empty[segment]--;
+		pack->shelf->nr_empty--;
 	pack->nr_live++;
 	arena->nr_blocks[segment]++;
 	arena->chunks_used[segment] += nr;
@@ -366,7 +405,7 @@ int shunt_pack_shrink(struct shunt_block *block, size_t size)
 		shunt_pack_fill_unused(pack, first + want, nr - want);
 		if (pack->nr_slots > 1) {
 			pack->large_chunks = want;
-		} else if (shunt_pack_is_open(pack) && arena->open[pack->segment].next == first + nr) {
+		} else if (shunt_pack_is_open(pack) && pack->shelf->open.next == first + nr) {
 			/* Made last, with room for what might have been: the next block begins right behind it. */
 			shunt_pack_uncut(pack, first + want, nr - want);
 			shunt_space_cut(&pack->space, first + want - 1);

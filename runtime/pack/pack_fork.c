@@ -231,10 +231,10 @@ static int freeze(struct shunt_pack *pack, size_t len)
 	int err;
 
 	if (shunt_pack_is_open(pack))
-		shunt_pack_close(pack->arena, pack->segment);
+		shunt_pack_close(pack->shelf);
 	pack->frozen = true;
 	pack->made.bytes_huge = 0;
-	shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, 0);
+	shunt_room_place(&pack->shelf->room, &pack->room, 0);
 	if (copy == MAP_FAILED)
 		return -errno;
 	memcpy(copy, pack->snapshot ? pack->snapshot : pack->rx, len);
@@ -259,6 +259,7 @@ static void remake(struct shunt_pack *pack, size_t len)
 		.anon = pack->arena->anon,
 		.guard = pack->arena->guard,
 		.debug = pack->arena->debug,
+		.node = pack->arena->nr_nodes > 1 ? pack->arena->nodes[pack->node] : SHUNT_NODE_ANY,
 		.copy_from = pack->snapshot ? pack->snapshot : pack->rx,
 	};
 	void *hole;

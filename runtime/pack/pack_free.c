@@ -67,9 +67,9 @@ static void fill_toggled(struct shunt_pack *pack, uint32_t first, uint32_t nr)
 		shunt_logf(SHUNT_LOG_WARN, "pack %p: nothing new is placed in it until all of it was freed: making dead pages writable failed: %s",
 			   (void *)pack->rx, strerror(-err));
 		if (shunt_pack_is_open(pack))
-			shunt_pack_close(pack->arena, pack->segment);
+			shunt_pack_close(pack->shelf);
 		pack->frozen = true;
-		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, 0);
+		shunt_room_place(&pack->shelf->room, &pack->room, 0);
 		return;
 	}
 	if (pack->segment != SHUNT_SEGMENT_CODE) {
@@ -108,7 +108,7 @@ void shunt_pack_fill_unused(struct shunt_pack *pack, uint32_t first, uint32_t nr
 static void place(struct shunt_pack *pack)
 {
 	if (pack->nr_slots == 1 && !pack->frozen && !pack->closing)
-		shunt_room_place(&pack->arena->rooms[pack->segment], &pack->room, shunt_space_longest(&pack->space));
+		shunt_room_place(&pack->shelf->room, &pack->room, shunt_space_longest(&pack->space));
 }
 
 static void free_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early);
@@ -132,7 +132,7 @@ static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bo
 
 static void free_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
 {
-	if (shunt_pack_is_open(pack) && pack->arena->open[pack->segment].next == first + nr) {
+	if (shunt_pack_is_open(pack) && pack->shelf->open.next == first + nr) {
 		shunt_pack_uncut(pack, first, nr);
 	} else if (early) {
 		shunt_space_give_early(&pack->space, first, nr);
@@ -235,21 +235,19 @@ static void fill_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, voi
  * and nothing may come in between. */
 static bool close_dead(struct shunt_pack *pack)
 {
-	struct shunt_arena *arena = pack->arena;
-
 	if (pack->closing)
 		return true;
 	if (pack->emptying || pack->nr_live || pack->nr_dying != count_batch(pack))
 		return false;
-	if (pack->nr_slots == 1 && arena->nr_empty[pack->segment] + arena->nr_emptying[pack->segment] == 0) {
+	if (pack->nr_slots == 1 && pack->shelf->nr_empty + pack->shelf->nr_emptying == 0) {
 		pack->emptying = true;
-		arena->nr_emptying[pack->segment]++;
+		pack->shelf->nr_emptying++;
 		return false;
 	}
 	if (shunt_pack_is_open(pack))
-		shunt_pack_close(arena, pack->segment);
+		shunt_pack_close(pack->shelf);
 	pack->closing = true;
-	shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+	shunt_room_place(&pack->shelf->room, &pack->room, 0);
 	return true;
 }
 
@@ -362,7 +360,7 @@ static void release_batch(struct shunt_pack *pack)
 		shunt_space_give_done(&pack->space);
 	if (pack->emptying) {
 		pack->emptying = false;
-		pack->arena->nr_emptying[pack->segment]--;
+		pack->shelf->nr_emptying--;
 	}
 	place(pack);
 }
@@ -417,13 +415,13 @@ int shunt_arena_drop_rw(struct shunt_arena *arena)
 		if (!pack || pack->first_slot != slot || pack->segment == SHUNT_SEGMENT_DATA || pack->frozen || pack->closing)
 			continue;
 		if (shunt_pack_is_open(pack))
-			shunt_pack_close(arena, pack->segment);
+			shunt_pack_close(pack->shelf);
 		err = shunt_backing_drop_rw(pack->rw, pack->nr_slots * SHUNT_PACK_SIZE);
 		if (err)
 			break;
 		pack->frozen = true;
 		if (pack->nr_slots == 1)
-			shunt_room_place(&arena->rooms[pack->segment], &pack->room, 0);
+			shunt_room_place(&pack->shelf->room, &pack->room, 0);
 	}
 	pthread_mutex_unlock(&arena->lock);
 	return err ? shunt_fail(-err, "arena %p: taking away the rw view of a pack failed: %s", (void *)arena, strerror(-err)) : 0;

@@ -114,18 +114,34 @@ int shunt_pack_get_stats(struct shunt_arena *arena, struct shunt_pack_stats *out
 	for (uint32_t slot = 0; slot < arena->nr_slots; slot++) {
 		const struct shunt_pack *pack = arena->slots[slot];
 
-		if (pack && pack->first_slot == slot && pack->segment == SHUNT_SEGMENT_CODE)
+		if (!pack || pack->first_slot != slot)
+			continue;
+		out->bytes_by_node[arena->nodes[pack->node]] += pack->nr_slots * SHUNT_PACK_SIZE;
+		if (pack->segment == SHUNT_SEGMENT_CODE)
 			out->bytes_huge += pack->made.bytes_huge;
 	}
 	out->bytes_pending = arena->chunks_pending * SHUNT_CHUNK_SIZE;
 	out->bytes_resting = arena->rest.chunks * SHUNT_CHUNK_SIZE;
-	out->bytes_metadata += sizeof(*arena) + arena->rest.size * sizeof(*arena->rest.ring) + arena->nr_slots * sizeof(struct shunt_pack *) + shunt_pack_dups_bytes(arena);
+	out->nr_nodes = arena->nr_nodes;
+	out->bytes_metadata += sizeof(*arena) + arena->nr_nodes * SHUNT_NR_SEGMENTS * sizeof(*arena->shelves) + arena->rest.size * sizeof(*arena->rest.ring) + arena->nr_slots * sizeof(struct shunt_pack *) + shunt_pack_dups_bytes(arena);
 	out->arena_size = arena->size;
 	out->arena_base = arena->base;
 	out->backing = arena->newest;
 	pthread_mutex_unlock(&arena->lock);
 	out->page_size = shunt_machine_page_size();
 	return 0;
+}
+
+int shunt_pack_node(const struct shunt_block *block)
+{
+	struct shunt_pack_ref ref;
+	int node, err = shunt_pack_lock_block("node", block, false, &ref);
+
+	if (err)
+		return err;
+	node = ref.arena->nodes[ref.pack->node];
+	pthread_mutex_unlock(&ref.arena->lock);
+	return node;
 }
 
 const char *shunt_backing_name(enum shunt_backing backing)

@@ -325,6 +325,7 @@ static void print_covered(const char *what)
 
 		if (inject.nr_failed[kind])
 			printf(" %s %u", kind_names[kind], inject.nr_failed[kind]);
+		expected &= !sweep_on || kind < NODE_HERE || kind > PREFER_NODE; /* of the first sweep only */
 		for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
 			expected &= elsewhere[i] != (enum kind)kind;
 		cr_assert(!expected || inject.nr_failed[kind], "%s never failed", kind_names[kind]);
@@ -356,6 +357,10 @@ static void sweep_all(void)
 		nr_points += fail_each(live_without_rw, &kinds[i]);
 	if (sweep_on)
 		return;
+	inject.nodes = 5;
+	inject.here = 2;
+	nr_points += fail_each(live_fully, &kinds[0]);
+	inject.nodes = 0;
 	/* Kernels without these, and a pool without pages. */
 	inject.worst_rung = SHUNT_BACKING_MEMFD;
 	nr_points += fail_each(live_fully, &kinds[0]);

@@ -16,11 +16,12 @@
 
 enum kind {
 	NONE, MMAP, MUNMAP, MREMAP, MADVISE, MPROTECT, MEMFD_CREATE, FTRUNCATE, FALLOCATE, ADD_SEALS, OPEN, READ, DUP_FD, CLOSE, PIPE2, POLL,
-	GETRLIMIT, GETRANDOM, MEMBARRIER, THREAD_CREATE, ALLOC, NR_KINDS
+	GETRLIMIT, GETRANDOM, MEMBARRIER, THREAD_CREATE, NODES_ALLOWED, NODE_HERE, PREFER_NODE, ALLOC, NR_KINDS
 };
 static const char *const kind_names[NR_KINDS] = {
 	"none", "mmap", "munmap", "mremap", "madvise", "mprotect", "memfd_create", "ftruncate", "fallocate", "add_seals", "open", "read", "dup_fd",
-	"close", "pipe2", "poll", "getrlimit", "getrandom", "membarrier", "thread_create", "alloc"
+	"close", "pipe2", "poll", "getrlimit", "getrandom", "membarrier", "thread_create", "nodes_allowed", "node_here",
+	"prefer_node", "alloc"
 };
 
 static struct {
@@ -31,6 +32,9 @@ static struct {
 	bool no_doubling;              /* mremap of length 0 fails */
 	int worst_rung;                /* better memfds are refused */
 	int refused_advice;            /* of madvise */
+	uint64_t nodes;                /* this machine has these; 0: what it has */
+	int here;                      /* the calling thread's */
+	int preferred[64];             /* of how many views each was asked for */
 	bool no_pool;                  /* the pool of 2 MiB pages is empty; else base pages play it */
 	int error;                     /* what failing calls say; 0: EACCES */
 	unsigned nr_failed[NR_KINDS];  /* by the number */
@@ -171,6 +175,27 @@ static inline int inject_thread_create(pthread_t *thread, const pthread_attr_t *
 	return inject_fails(THREAD_CREATE) ? errno : real.thread_create(thread, attr, start, user);
 }
 
+static inline int inject_nodes_allowed(uint64_t *mask)
+{
+	if (inject_fails(NODES_ALLOWED))
+		return -1;
+	*mask = inject.nodes;
+	return inject.nodes ? 0 : real.nodes_allowed(mask);
+}
+
+static inline int inject_node_here(void)
+{
+	return inject_fails(NODE_HERE) ? -1 : inject.nodes ? inject.here : real.node_here();
+}
+
+static inline int inject_prefer_node(void *addr, size_t len, int node)
+{
+	if (inject_fails(PREFER_NODE))
+		return -1;
+	inject.preferred[node]++;
+	return inject.nodes ? 0 : real.prefer_node(addr, len, node);
+}
+
 static inline void inject_begin(void)
 {
 	real = shunt_sys;
@@ -193,6 +218,9 @@ static inline void inject_begin(void)
 	shunt_sys.getrandom = inject_getrandom;
 	shunt_sys.membarrier = inject_membarrier;
 	shunt_sys.thread_create = inject_thread_create;
+	shunt_sys.nodes_allowed = inject_nodes_allowed;
+	shunt_sys.node_here = inject_node_here;
+	shunt_sys.prefer_node = inject_prefer_node;
 }
 
 #ifdef PACK_INJECT_ALLOC
