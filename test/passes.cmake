@@ -41,6 +41,12 @@ if(TARGET c_host)
         ${PROJECT_BINARY_DIR}/examples/c-host/O${level}/libc_host_engine.so ${C_HOST_ARGS} DIRECT ${C_HOST_PLUGINS})
       set_tests_properties(c_host_direct_O${level} PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60)
     endforeach()
+    if(NOT CMAKE_CROSSCOMPILING) # an emulator places programs in its own way
+      set(C_HOST_EXECUTABLE ${PROJECT_BINARY_DIR}/examples/c-host/c_host_executable)
+      add_test(NAME c_host_out_of_reach COMMAND ${C_HOST_CHECK} ${C_HOST_EXECUTABLE} ${C_HOST_EXECUTABLE}
+        ${PROJECT_SOURCE_DIR}/examples/c-host/expected.txt FAR ${C_HOST_PLUGINS})
+      set_tests_properties(c_host_out_of_reach PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 60)
+    endif()
   else()
     add_test(NAME c_host_direct COMMAND sh -c "echo 'skipped: needs clang-19, no sanitizer, and a plugin that runs here (the preset release)'; exit 77")
     set_tests_properties(c_host_direct PROPERTIES LABELS exec SKIP_RETURN_CODE 77)

@@ -5,7 +5,8 @@
  * the dispatcher's stub; with another compiler, or without the plugin, the indirect call that is written there.
  *
  * The engine is a shared library because plug-ins must lie in reach of direct jumps: the dynamic linker places libraries together, an
- * executable elsewhere. A plug-in out of reach works, too, through the fallback; attach says so.
+ * executable elsewhere (unless it is started through the dynamic linker). A plug-in out of reach works, too, through the fallback; attach
+ * says so.
  */
 #include "engine.h"
 
