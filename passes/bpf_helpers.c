@@ -205,6 +205,7 @@ static void call_function(struct shunt_pass *pass, LLVMValueRef call, const stru
 
 void shunt_pass_bpf_helpers(struct shunt_pass *pass, LLVMValueRef call)
 {
+	static const char *const pointer_bundles[] = { "kcfi", "ptrauth", "cfguardtarget", "preallocated", NULL };
 	LLVMValueRef callee = LLVMGetCalledValue(call);
 	int number = helper_number(callee, MAX_DEPTH);
 	const struct helper *helper;
@@ -221,6 +222,16 @@ void shunt_pass_bpf_helpers(struct shunt_pass *pass, LLVMValueRef call)
 	if (!LLVMIsACallInst(call)) {
 		shunt_pass_missed(pass, call, "Invoke", "helper",
 				  "call left: helpers never unwind, call helper %d instead of invoking it", number);
+		return;
+	}
+	if (LLVMGetPointerAddressSpace(LLVMTypeOf(callee))) {
+		shunt_pass_missed(pass, call, "AddressSpace", "helper", "call left: its pointer is of another address space than functions");
+		return;
+	}
+	/* Too many bundles to look at are refused with the rest of the signature. */
+	if (shunt_ir_can_copy(call) && shunt_ir_has_bundle(pass, call, pointer_bundles)) {
+		shunt_pass_missed(pass, call, "Bundle", "helper", "call left: an operand bundle (kcfi, ptrauth or the like) is about the pointer "
+				  "that it calls");
 		return;
 	}
 	shunt_ir_at(pass, call);

@@ -73,19 +73,9 @@ static bool has_argument_attribute(LLVMValueRef call, const char *name)
 /* Bundles that say something of the pointer that is no longer called, or of the argument list. */
 static bool has_blocking_bundle(struct shunt_pass *pass, LLVMValueRef call)
 {
-	static const char *const tags[] = { "kcfi", "ptrauth", "cfguardtarget", "preallocated" };
-	unsigned nr = shunt_ir_bundles(pass, call);
-	bool found = false;
+	static const char *const tags[] = { "kcfi", "ptrauth", "cfguardtarget", "preallocated", NULL };
 
-	for (unsigned i = 0; i < nr; i++) {
-		size_t len = 0;
-		const char *tag = LLVMGetOperandBundleTag(pass->scratch->bundles[i], &len);
-
-		for (size_t j = 0; j < sizeof(tags) / sizeof(tags[0]); j++)
-			found |= len == strlen(tags[j]) && !memcmp(tag, tags[j], len);
-	}
-	shunt_ir_free_bundles(pass, nr);
-	return found;
+	return shunt_ir_has_bundle(pass, call, tags);
 }
 
 static bool has_string_attribute(LLVMValueRef function, const char *key, const char *part)

@@ -162,6 +162,36 @@ void shunt_ir_free_bundles(struct shunt_pass *pass, unsigned nr)
 		LLVMDisposeOperandBundle(pass->scratch->bundles[i]);
 }
 
+bool shunt_ir_has_bundle(struct shunt_pass *pass, LLVMValueRef call, const char *const *tags)
+{
+	unsigned nr = shunt_ir_bundles(pass, call);
+	bool found = false;
+
+	for (unsigned i = 0; i < nr; i++) {
+		size_t len = 0;
+		const char *tag = LLVMGetOperandBundleTag(pass->scratch->bundles[i], &len);
+
+		for (const char *const *wanted = tags; *wanted; wanted++)
+			found |= len == strlen(*wanted) && !memcmp(tag, *wanted, len);
+	}
+	shunt_ir_free_bundles(pass, nr);
+	return found;
+}
+
+/* What is said of the call, not of the type of its result. */
+static void copy_metadata(struct shunt_pass *pass, LLVMValueRef from, LLVMValueRef to)
+{
+	static const char *const kinds[] = { "prof", "srcloc" };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		unsigned kind = LLVMGetMDKindIDInContext(pass->context, kinds[i], (unsigned)strlen(kinds[i]));
+		LLVMValueRef metadata = LLVMGetMetadata(from, kind);
+
+		if (metadata)
+			LLVMSetMetadata(to, kind, metadata);
+	}
+}
+
 LLVMValueRef shunt_ir_call_like(struct shunt_pass *pass, LLVMValueRef call, LLVMTypeRef type, LLVMValueRef function,
 				LLVMValueRef *args, unsigned nr_args)
 {
@@ -174,5 +204,6 @@ LLVMValueRef shunt_ir_call_like(struct shunt_pass *pass, LLVMValueRef call, LLVM
 	shunt_ir_free_bundles(pass, nr_bundles);
 	LLVMSetTailCallKind(made, kind == LLVMTailCallKindMustTail ? LLVMTailCallKindNone : kind);
 	shunt_ir_copy_attributes(pass, call, LLVMAttributeFunctionIndex, made, LLVMAttributeFunctionIndex);
+	copy_metadata(pass, call, made);
 	return made;
 }

@@ -34,8 +34,10 @@ void shunt_ir_copy_attributes(struct shunt_pass *pass, LLVMValueRef from, LLVMAt
 /* Loads scratch->bundles with call's operand bundles and returns how many; dispose them with shunt_ir_free_bundles. */
 unsigned shunt_ir_bundles(struct shunt_pass *pass, LLVMValueRef call);
 void shunt_ir_free_bundles(struct shunt_pass *pass, unsigned nr);
+/* Whether call has one of these bundles; tags ends with NULL. The scratch must have room for all of them. */
+bool shunt_ir_has_bundle(struct shunt_pass *pass, LLVMValueRef call, const char *const *tags);
 
-/* A call of function in the place of call, which can be copied: keeps its bundles, its function attributes and its tail-call kind
+/* A call of function in the place of call, which can be copied: keeps its bundles, function attributes, !prof, !srcloc and tail-call kind
  * but musttail, whose rules only the old prototype was known to meet. */
 LLVMValueRef shunt_ir_call_like(struct shunt_pass *pass, LLVMValueRef call, LLVMTypeRef type, LLVMValueRef function,
 				LLVMValueRef *args, unsigned nr_args);
