@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was generated, for reading: final IR, machine code of the programs, the dispatcher's stub and tree. */
+/* What was generated, for reading: final IR, machine code of the programs, the dispatcher's stub and tree, its picture, its counters. */
 #ifndef TOOLS_DUMP_H
 #define TOOLS_DUMP_H
 
@@ -8,10 +8,11 @@
 #include "lib/replay/replay.h"
 
 struct dump_selection {
-	bool ir, code, tree;
+	bool ir, code, tree, dot, hits;
 };
 
-/* Parses "ir", "code", "tree" or "all", adds to selection; -1 for another word. */
+/* Parses "ir", "code", "tree", "dot", "hits" or "all" (of the first three), adds to selection; -1 for another word. hits are there when the
+ * dispatcher counts them. */
 int dump_parse(const char *word, struct dump_selection *selection);
 void dump_print(const struct shunt_replay *replay, const struct dump_selection *selection, FILE *out);
 

@@ -132,10 +132,11 @@ static json_t *runtime_json(const struct report *report)
 	shunt_cpu_index(&cpu);
 	json_object_set_new(object, "cpu_source", json_string(shunt_cpu_source_name(cpu.source)));
 	json_object_set_new(object, "cpus", number(shunt_nr_cpus()));
-	json_object_set_new(object, "dispatcher", json_pack("{s:s, s:I, s:I, s:I, s:I}", "name", SHUNT_REPLAY_DISPATCHER, "programs",
+	json_object_set_new(object, "dispatcher", json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "name", SHUNT_REPLAY_DISPATCHER, "programs",
 							    (json_int_t)dispatcher.nr_programs, "tree_bytes", (json_int_t)dispatcher.tree_len,
 							    "tree_depth", (json_int_t)dispatcher.tree_depth, "patches",
-							    (json_int_t)dispatcher.nr_patches));
+							    (json_int_t)dispatcher.nr_patches, "attaches",
+							    (json_int_t)dispatcher.nr_attaches, "detaches", (json_int_t)dispatcher.nr_detaches));
 	if (shunt_pack_get_stats(report->replay->arena, &packs))
 		return object;
 	for (size_t s = 0; s < SHUNT_NR_SEGMENTS; s++)

@@ -158,8 +158,9 @@ static void print_runtime(const struct report *report, FILE *out)
 		else
 			fprintf(out, "  pages: %zu KiB\n", packs.page_size >> 10);
 	}
-	fprintf(out, "  dispatcher '%s': %u programs, tree %u bytes, %u compares deep, %s patches\n", SHUNT_REPLAY_DISPATCHER, dispatcher.nr_programs,
-		dispatcher.tree_len, dispatcher.tree_depth, report_number(dispatcher.nr_patches));
+	fprintf(out, "  dispatcher '%s': %u programs, tree %u bytes, %u compares deep, %s attached, %s patches\n", SHUNT_REPLAY_DISPATCHER,
+		dispatcher.nr_programs, dispatcher.tree_len, dispatcher.tree_depth, report_number(dispatcher.nr_attaches),
+		report_number(dispatcher.nr_patches));
 	fprintf(out, "  CPU number: %s\n", shunt_cpu_source_name(cpu.source));
 }
 

@@ -44,7 +44,8 @@ static const char help[] =
 	"  -j, --json                    print the report as JSON\n"
 	"      --all-entries             list every map entry, also zeros\n"
 	"      --remarks                 list what the passes inlined, too, not only what they left\n"
-	"      --dump ir|code|tree|all   print generated IR, machine code, or the dispatcher's stub and tree, before the report\n"
+	"      --dump ir|code|tree|all   print generated IR, machine code, or the dispatcher's plan, counters, stub and tree, before the report\n"
+	"      --dump dot|hits           print the tree as a picture for Graphviz, or how often each program was called (0.4 to 1 ns a call)\n"
 	"      --packs[=FILE.svg]        draw what lies where in the packs of code, before the report, and into FILE.svg\n"
 	"  -v, --verbose                 print Shunt's log on the standard error stream\n"
 	"  -h, --help                    this text\n"
@@ -129,7 +130,7 @@ static int parse_option(int option, struct run_arguments *args)
 		args->replay.ifindex = (uint32_t)number;
 		return -1;
 	case OPT_DUMP:
-		return dump_parse(optarg, &args->dump) ? usage_error("--dump takes ir, code, tree or all, not", optarg) : -1;
+		return dump_parse(optarg, &args->dump) ? usage_error("--dump takes ir, code, tree, all, dot or hits, not", optarg) : -1;
 	case OPT_PACKS:
 		args->packs = true;
 		args->packs_svg = optarg;
@@ -165,7 +166,7 @@ static int parse_arguments(int argc, char **argv, struct run_arguments *args)
 		return usage_error("one program and one capture, not also", argv[optind + 2]);
 	if (!args->replay.nr_queues && argc - optind == 2)
 		args->queues[args->replay.nr_queues++] = argv[optind++];
-	if (args->json && (args->dump.ir || args->dump.code || args->dump.tree))
+	if (args->json && (args->dump.ir || args->dump.code || args->dump.tree || args->dump.dot || args->dump.hits))
 		return usage_error("--dump prints text, which --json's reader cannot read: one of the two", NULL);
 	if (args->json && args->packs && !args->packs_svg)
 		return usage_error("--packs prints text, which --json's reader cannot read: draw into a file with --packs=FILE.svg", NULL);
@@ -295,6 +296,8 @@ static int run_replay(const struct run_arguments *args, struct shunt_replay *rep
 		fprintf(stderr, "compiling %zu objects\r", replay->nr_queues);
 	if (shunt_replay_start(replay))
 		return fail("compiling");
+	if (args->dump.hits && shunt_dispatcher_count_hits(replay->dispatcher, true))
+		return fail("counting hits");
 	if (args->check_kernel) {
 		status = check_kernel(replay, &check);
 		if (status)

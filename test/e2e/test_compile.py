@@ -4,8 +4,10 @@
 
 import pathlib
 import platform
+import re
 import shutil
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -92,8 +94,33 @@ class Dump(unittest.TestCase):
                     for program in range(number):
                         self.assertRegex(result.stdout, rf"\t{jump}[a-z]*\t?\"?program {program}\b")
 
+    def test_every_plan_is_shown_and_drawn(self):
+        for plan in ("default", "linear", "balanced", "kernel", "weighted"):
+            for more in ([], ["--hot", "2"], ["--count-hits"], ["--miss", "retpoline"]):
+                for target in ("x86_64", "arm64"):
+                    with self.subTest(plan=plan, more=more, target=target):
+                        arguments = ["dump", "--target", target, "--plan", plan, "--programs", "20", *more]
+                        listing = shunt(*arguments)
+                        self.assertEqual(listing.returncode, 0, listing.stderr)
+                        self.assertRegex(listing.stdout, rf"^plan: {plan}, fallback \w+, 20 programs, \d+ compares")
+                        if "--count-hits" in more:
+                            self.assertEqual(listing.stdout.count("incq" if target == "x86_64" else "mrs"), 20)
+                        picture = shunt(*arguments, "--dot")
+                        self.assertEqual(picture.returncode, 0, picture.stderr)
+                        self.assertEqual(picture.stdout.count("[style=bold, label=\"yes\"]"), 20)
+                        self.check_picture(picture.stdout)
+
+    def check_picture(self, text):
+        """Every arrow begins and ends at a node that there is."""
+        nodes = set(re.findall(r"^  (\w+) \[", text, re.M))
+        arrows = re.findall(r"^  (\w+) -> (\w+)", text, re.M)
+        self.assertTrue(arrows)
+        self.assertLessEqual({end for arrow in arrows for end in arrow}, nodes)
+        if shutil.which("dot"):
+            self.assertEqual(subprocess.run(["dot", "-Tsvg"], input=text, text=True, capture_output=True).returncode, 0)
+
     def test_wrong_options_are_refused(self):
-        for arguments in (["--target", "sparc"], ["--programs", "-1"], ["--programs", "5000"], ["--spacing", "3"], ["file"]):
+        for arguments in (["--plan", "best"], ["--miss", "auto"], ["--hot", "9"], ["--target", "sparc"], ["--programs", "-1"], ["--programs", "5000"], ["--spacing", "3"], ["file"]):
             with self.subTest(arguments):
                 self.assertEqual(shunt("dump", *arguments).returncode, 2)
 

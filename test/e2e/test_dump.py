@@ -34,5 +34,30 @@ class Dump(unittest.TestCase):
         self.assertRegex(self.block("xdpfilt_dny_all"), r"(callq?|bl)\s+.*shunt_map_find_percpu")
 
 
+    def test_the_dispatcher_s_counters_are_there(self):
+        counters = self.block("dispatcher xdp")
+        self.assertRegex(counters, r"plan default, fallback \w+, 2 programs, \d+ compares")
+        self.assertRegex(counters, r"2 attached, 0 detached, \d+ patches, \d+ bytes")
+        self.assertRegex(counters, r"\d+ grace periods, the longest [\d.]+ us")
+
+
+class Hits(unittest.TestCase):
+    def test_every_call_is_counted_for_the_program_that_it_reached(self):
+        needs_rseq(self)
+        arguments = ("--queue", OBJECTS / "xdpfilt_dny_all.o", "--queue", OBJECTS / "xdpfilt_alw_tcp.o", CAPTURE)
+        result = shunt("run", "--dump", "hits", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        hits = dict(re.findall(r"^  (xdpfilt_\w+) +(\d+)$", result.stdout.split("hits\n")[1], re.M))
+        self.assertEqual(set(hits), {"xdpfilt_dny_all", "xdpfilt_alw_tcp"})
+        self.assertTrue(all(int(number) > 0 for number in hits.values()), hits)
+
+    def test_the_tree_is_drawn_with_the_programs_names(self):
+        result = shunt("run", "--dump", "dot", "--queue", OBJECTS / "xdpfilt_dny_all.o", "--queue", OBJECTS / "xdpfilt_alw_tcp.o", CAPTURE)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        picture = result.stdout[: result.stdout.index("\n}\n")]
+        self.assertIn('digraph "xdp" {', picture)
+        self.assertIn("xdpfilt_dny_all", picture)
+
+
 if __name__ == "__main__":
     main()
