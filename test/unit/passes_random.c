@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The law of the passes over random modules: compiled as they are and after the passes, they give the same results and run the same
- * programs in the same order. The verifier looks after each pass, a second run changes nothing. SHUNT_RANDOM_SEED=N in the
+ * programs in the same order; now and then a program unwinds through all of it. The verifier looks after each pass, a second run changes nothing. SHUNT_RANDOM_SEED=N in the
  * environment tries other modules than those of every day.
  */
+#include <setjmp.h>
+#include <unwind.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/ExecutionEngine.h>
 #include <llvm-c/Target.h>
@@ -36,11 +38,31 @@ __asm__(".text\n.globl random_stub\nrandom_stub:\n"
 	"ldr x17, [x16]\nadd x17, x17, #1\nstr x17, [x16]\nbr x18\n");
 #endif
 
-/* Sees each program run; the thread moves to another CPU meanwhile. */
+static jmp_buf landing;
+static uintptr_t case_frame; /* of the call of a case: unwinding ends there */
+static bool is_unwinding;
+static uint64_t nr_unwound;
+
+static _Unwind_Reason_Code stop_at_case(int version, _Unwind_Action actions, _Unwind_Exception_Class class, struct _Unwind_Exception *exception,
+					struct _Unwind_Context *context, void *user)
+{
+	if (_Unwind_GetCFA(context) < case_frame && !(actions & _UA_END_OF_STACK))
+		return _URC_NO_REASON;
+	longjmp(landing, _Unwind_GetCFA(context) < case_frame ? 2 : 1);
+}
+
+/* Sees each program and each landing pad run; the thread moves to another CPU meanwhile. */
 static void my_note(uint64_t value)
 {
+	static struct _Unwind_Exception exception;
+
 	notes = notes * 31 + value;
 	cpu_number = (uint32_t)(notes % (NR_CPUS + 1)) - 1;
+	if (is_unwinding || notes % 61 != 7)
+		return;
+	is_unwinding = true;
+	_Unwind_ForcedUnwind(&exception, stop_at_case, NULL);
+	abort();
 }
 
 static uint32_t my_cpu_id(void)
@@ -206,6 +228,21 @@ static void optimise(LLVMModuleRef module)
 
 typedef uint64_t case_fn(uint64_t a, uint64_t b);
 
+/* The result, or a number that says that a program has unwound. */
+static __attribute__((noinline)) uint64_t call_case(case_fn *fn, uint64_t a, uint64_t b)
+{
+	int unwound = setjmp(landing);
+
+	is_unwinding = false;
+	if (!unwound) {
+		case_frame = (uintptr_t)__builtin_frame_address(0);
+		return fn(a, b);
+	}
+	cr_assert_eq(unwound, 1, "some frame cannot be unwound through");
+	nr_unwound++;
+	return UINT64_C(0xdeadbeef);
+}
+
 static void compare(uint64_t seed, unsigned number, case_fn *before, case_fn *after)
 {
 	static const uint64_t inputs[][2] = { { 0, 1 }, { 0x123456789abcdef, 3 }, { UINT64_MAX, 6 } };
@@ -215,11 +252,11 @@ static void compare(uint64_t seed, unsigned number, case_fn *before, case_fn *af
 
 		notes = 0;
 		cpu_number = (uint32_t)i - 1;
-		wanted = before(inputs[i][0], inputs[i][1]);
+		wanted = call_case(before, inputs[i][0], inputs[i][1]);
 		wanted_notes = notes;
 		notes = 0;
 		cpu_number = (uint32_t)i - 1;
-		got = after(inputs[i][0], inputs[i][1]);
+		got = call_case(after, inputs[i][0], inputs[i][1]);
 		cr_assert_eq(got, wanted, "seed %lu, case %u, input %zu: %lx, should be %lx", (unsigned long)seed, number, i, (unsigned long)got,
 			     (unsigned long)wanted);
 		cr_assert_eq(notes, wanted_notes, "seed %lu, case %u, input %zu: other programs ran", (unsigned long)seed, number, i);
@@ -264,11 +301,12 @@ static void try_modules(uint64_t first)
 	cr_expect_gt(counts.cpu_ids, 20u);
 	cr_expect_gt(counts.percpu_array_lookups + counts.percpu_hash_lookups + counts.array_lookups, 100u);
 	cr_expect_gt(random_nr_stub_calls, 100u);
-	printf("%d cases: %u dispatched calls, %u static, %u marked, %u per-CPU and map calls inlined, %u left; %lu stub calls\n",
+	cr_expect_gt(nr_unwound, 50u);
+	printf("%d cases: %u dispatched calls, %u static, %u marked, %u per-CPU and map calls inlined, %u left; %lu stub calls, %lu calls unwound\n",
 	       NR_MODULES * NR_CASES, counts.dispatches, counts.static_calls, counts.marked,
 	       counts.cpu_ids + counts.percpu_this + counts.percpu_of + counts.array_lookups + counts.percpu_array_lookups +
 		       counts.percpu_hash_lookups,
-	       counts.missed, (unsigned long)random_nr_stub_calls);
+	       counts.missed, (unsigned long)random_nr_stub_calls, (unsigned long)nr_unwound);
 }
 
 static void setup(void)

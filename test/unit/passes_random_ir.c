@@ -522,7 +522,8 @@ static void write_case(struct generator *g, unsigned number)
 		fprintf(g->out, "  %%t%u = mul i64 %%t%u, 37\n  %%t%u = xor i64 %%t%u, %%t%u\n", scaled, sum, next, scaled, g->values[i]);
 		sum = next;
 	}
-	fprintf(g->out, "  ret i64 %%t%u\npad:\n  %%lp = landingpad { ptr, i32 } cleanup\n  resume { ptr, i32 } %%lp\n}\n", sum);
+	fprintf(g->out, "  ret i64 %%t%u\npad:\n  %%lp = landingpad { ptr, i32 } cleanup\n  call void @note(i64 %u)\n  resume { ptr, i32 } %%lp\n}\n",
+		sum, number);
 }
 
 /* Eight functions each of the two shapes with musttail: their calls have their own prototype. */
