@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -132,11 +133,22 @@ int shunt_backing_drop_rw(void *rw, size_t len)
 	return vacate(rw, len);
 }
 
+/* What one entry of the level above base pages maps: 2 MiB of 4 KiB pages, 32 MiB of 16 KiB pages, 512 MiB of 64 KiB pages. */
+static size_t huge_size(void)
+{
+	size_t page_size = shunt_machine_page_size();
+
+	return page_size * (page_size / sizeof(uint64_t));
+}
+
 /* Makes a view of 2 MiB pages; cheapest while the memory behind it is empty but for one page, or of such pages already. */
 static bool collapse(const struct shunt_backing_spec *spec, void *view)
 {
 	/* An emulator that takes any advice for good has collapsed nothing. */
 	if (!spec->huge || shunt_advice_is_ignored())
+		return false;
+	/* A view that holds no huge page as a whole is collapsed with success and without effect where it ends at the boundary of one. */
+	if (spec->len % huge_size())
 		return false;
 	(void)*(volatile const char *)view;
 	/* Only a hint for khugepaged; COLLAPSE is what counts. */

@@ -32,6 +32,11 @@ static struct {
 	bool no_doubling;              /* mremap of length 0 fails */
 	int worst_rung;                /* better memfds are refused */
 	int refused_advice;            /* of madvise */
+	size_t page_size;              /* this machine has such pages; 0: what it has. A multiple of those */
+	const char *misaligned;        /* a call that such a machine would refuse */
+	int guard_prot;                /* what guards indirect branches there */
+	unsigned nr_guarded;           /* executable mappings with that */
+	unsigned nr_unguarded;         /* and without */
 	uint64_t nodes;                /* this machine has these; 0: what it has */
 	int here;                      /* the calling thread's */
 	int preferred[64];             /* of how many views each was asked for */
@@ -55,29 +60,93 @@ static inline bool inject_fails(enum kind kind)
 	return now;
 }
 
+/* As a machine with the played pages sees it; the system below has smaller ones. */
+static inline bool inject_refuses(const char *name, const void *addr, size_t len)
+{
+	if (!inject.page_size || !(((uintptr_t)addr | len) & (inject.page_size - 1)))
+		return false;
+	inject.misaligned = name;
+	errno = EINVAL;
+	return true;
+}
+
+/* A free place as that machine gives it; NULL where this one's will do. */
+static inline void *inject_place(size_t len)
+{
+	char *p = inject.page_size ? real.mmap(NULL, len + inject.page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : NULL;
+	size_t head = -(uintptr_t)p & (inject.page_size - 1);
+
+	if (!p || p == MAP_FAILED)
+		return NULL;
+	if (head)
+		real.munmap(p, head);
+	real.munmap(p + head + len, inject.page_size - head);
+	return p + head;
+}
+
+static inline int inject_prot(int prot)
+{
+	if (prot & PROT_EXEC) {
+		if (inject.guard_prot && prot & inject.guard_prot)
+			inject.nr_guarded++;
+		else
+			inject.nr_unguarded++;
+	}
+	return prot & ~inject.guard_prot;
+}
+
+static inline size_t inject_page_size(void)
+{
+	return inject.page_size ? inject.page_size : real.page_size();
+}
+
+static inline int inject_guard_prot(void)
+{
+	return inject.guard_prot ? inject.guard_prot : real.guard_prot();
+}
+
 static inline void *inject_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return inject_fails(MMAP) ? MAP_FAILED : real.mmap(addr, len, prot, flags, fd, offset);
+	if (inject_refuses("mmap", flags & (MAP_FIXED | 0x100000) ? addr : NULL, len | (size_t)offset))
+		return MAP_FAILED;
+	prot = inject_prot(prot);
+	if (inject_fails(MMAP))
+		return MAP_FAILED;
+	if (inject.page_size && !(flags & (MAP_FIXED | 0x100000))) {
+		addr = inject_place(len);
+		flags |= MAP_FIXED;
+	}
+	return real.mmap(addr, len, prot, flags, fd, offset);
 }
 
 static inline int inject_munmap(void *addr, size_t len)
 {
+	if (inject_refuses("munmap", addr, len))
+		return -1;
 	return inject_fails(MUNMAP) ? -1 : real.munmap(addr, len);
 }
 
 static inline void *inject_mremap(void *old_addr, size_t old_len, size_t new_len, int flags, void *new_addr)
 {
+	if (inject_refuses("mremap", flags & MREMAP_FIXED ? (void *)((uintptr_t)old_addr | (uintptr_t)new_addr) : old_addr, old_len | new_len))
+		return MAP_FAILED;
 	if (inject_fails(MREMAP))
 		return MAP_FAILED;
 	if (inject.no_doubling && !old_len) {
 		errno = EPERM;
 		return MAP_FAILED;
 	}
+	if (inject.page_size && !(flags & MREMAP_FIXED)) {
+		new_addr = inject_place(new_len);
+		flags |= MREMAP_FIXED;
+	}
 	return real.mremap(old_addr, old_len, new_len, flags, new_addr);
 }
 
 static inline int inject_madvise(void *addr, size_t len, int advice)
 {
+	if (inject_refuses("madvise", addr, len))
+		return -1;
 	if (inject_fails(MADVISE))
 		return -1;
 	if (inject.refused_advice && advice == inject.refused_advice) {
@@ -89,6 +158,9 @@ static inline int inject_madvise(void *addr, size_t len, int advice)
 
 static inline int inject_mprotect(void *addr, size_t len, int prot)
 {
+	if (inject_refuses("mprotect", addr, len))
+		return -1;
+	prot = inject_prot(prot);
 	return inject_fails(MPROTECT) ? -1 : real.mprotect(addr, len, prot);
 }
 
@@ -218,6 +290,8 @@ static inline void inject_begin(void)
 	shunt_sys.getrandom = inject_getrandom;
 	shunt_sys.membarrier = inject_membarrier;
 	shunt_sys.thread_create = inject_thread_create;
+	shunt_sys.page_size = inject_page_size;
+	shunt_sys.guard_prot = inject_guard_prot;
 	shunt_sys.nodes_allowed = inject_nodes_allowed;
 	shunt_sys.node_here = inject_node_here;
 	shunt_sys.prefer_node = inject_prefer_node;

@@ -74,7 +74,7 @@ Test(pack_node, a_full_arena_gives_room_of_another_node)
 {
 	struct shunt_arena_options options = { .size = 4 << 20, .rest = SHUNT_REST_NONE };
 	struct shunt_arena *arena = make_arena(NODES_0_AND_2, &options);
-	struct shunt_block anchor, block, whole;
+	struct shunt_block anchor, block, whole, found;
 
 	inject.here = 0;
 	cr_assert(make_tiny(arena, 1, &anchor));
@@ -87,6 +87,8 @@ Test(pack_node, a_full_arena_gives_room_of_another_node)
 		cr_assert(same_pack(&block, &anchor));
 		cr_assert_eq(shunt_pack_node(&block), 0);
 		cr_assert_eq(call(block.rx), 7);
+		/* What is left of the run that it was cut from is nobody's. */
+		cr_assert_eq(shunt_pack_find((char *)block.rx + block.len, &found, NULL), -ENOENT, "%p", found.rx);
 	}
 	inject.here = 0;
 	cr_assert(make_tiny(arena, 9, &block), "%s", shunt_error());

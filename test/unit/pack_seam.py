@@ -12,7 +12,7 @@ import sys
 
 # Ask nothing of the system, or nothing that it could refuse; allocation is made to fail by the test itself (--wrap).
 HARMLESS = set("""
-malloc calloc realloc free memcpy memmove memset memcmp memchr strlen strnlen strchr strcmp strncmp strerror snprintf strtoul strtoull
+malloc calloc realloc free strdup stpcpy strcpy strncpy strcat strrchr strstr vsnprintf memcpy memmove memset memcmp memchr strlen strnlen strchr strcmp strncmp strerror snprintf strtoul strtoull
 __isoc99_sscanf sscanf __isoc23_sscanf __errno_location sbrk getauxval bsearch qsort
 pthread_mutex_init pthread_mutex_destroy pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_cond_init pthread_cond_signal
 pthread_cond_broadcast pthread_cond_wait pthread_cond_timedwait pthread_detach pthread_join pthread_sigmask sigfillset pthread_atfork
