@@ -3,7 +3,7 @@
  * Calling while everything changes: SHUNT_STRESS_CALLERS threads (default 3) call programs through 8 dispatchers in read
  * sections, one thread attaches, replaces, detaches and frees programs at full speed, whose memory is reused at once. Every
  * call must land in the program that its pointer named. One of the dispatchers is the image's own. SHUNT_STRESS_SECONDS sets
- * the length (default 10). Memory must stay flat: what is mapped after a quarter of the time is enough for the rest.
+ * the length (default 60). Memory must stay flat: what is mapped after a quarter of the time is enough for the rest.
  *
  * Who synchronises: the mutator alone writes slots (release), callers load them (acquire) inside a section and use what they
  * loaded only until its end. Everything else is Shunt's.
@@ -22,6 +22,7 @@
 
 #define NR_DISPATCHERS 8
 #define NR_SLOTS 24
+#define NR_SLOTS_MANY 160 /* of every fifth, so that its tree is in parts */
 #define NR_CALLERS_MAX 64
 #define BATCH 32
 
@@ -37,10 +38,16 @@ SHUNT_DISPATCHER_DEFINE(stress_image, uint64_t, (uint64_t arg));
 static struct hook {
 	struct shunt_dispatcher *d;
 	const void *stub;
-	const void *programs[NR_SLOTS];          /* what callers may call; NULL: nothing now */
-	struct shunt_block blocks[NR_SLOTS];     /* the mutator's */
-	int is_attached[NR_SLOTS];
+	const void *programs[NR_SLOTS_MANY];     /* what callers may call; NULL: nothing now */
+	struct shunt_block blocks[NR_SLOTS_MANY]; /* the mutator's */
+	int is_attached[NR_SLOTS_MANY];
+	int counts_hits;
 } hooks[NR_DISPATCHERS];
+
+static uint32_t nr_slots(const struct hook *hook)
+{
+	return (hook - hooks) % 5 ? NR_SLOTS : NR_SLOTS_MANY;
+}
 
 static int stop;
 static uint64_t nr_calls[NR_CALLERS_MAX], nr_wrong[NR_CALLERS_MAX];
@@ -64,7 +71,7 @@ static void *caller(void *arg)
 		for (int i = 0; i < BATCH; i++) {
 			uint64_t pick = next_random(&random);
 			struct hook *hook = &hooks[pick % NR_DISPATCHERS];
-			const void *program = __atomic_load_n(&hook->programs[(pick >> 8) % NR_SLOTS], __ATOMIC_ACQUIRE);
+			const void *program = __atomic_load_n(&hook->programs[(pick >> 8) % nr_slots(hook)], __ATOMIC_ACQUIRE);
 			uint64_t result;
 
 			if (!program)
@@ -160,16 +167,24 @@ static int mutate(double seconds, uint64_t *nr_changes)
 
 	for (*nr_changes = 0; *nr_changes % 256 || now() < end; ++*nr_changes) {
 		uint64_t pick = next_random(&random);
+		struct hook *hook;
 
 		if (!quarter_resident && *nr_changes % 256 == 0 && now() > quarter)
 			quarter_resident = resident(&quarter_code);
-		if (change(&hooks[pick % NR_DISPATCHERS], (uint32_t)(pick >> 8) % NR_SLOTS, pick >> 32, (uint32_t)*nr_changes))
+		hook = &hooks[pick % NR_DISPATCHERS];
+		if (change(hook, (uint32_t)(pick >> 8) % nr_slots(hook), pick >> 32, (uint32_t)*nr_changes))
 			return 1;
 		/* Some of the time a dispatcher is empty. */
 		if (pick >> 52 == 0) {
-			for (uint32_t slot = 0; slot < NR_SLOTS; slot++)
-				if (retire(&hooks[pick % NR_DISPATCHERS], slot))
+			for (uint32_t slot = 0; slot < nr_slots(hook); slot++)
+				if (retire(hook, slot))
 					return 1;
+		}
+		/* And some of the time it counts. */
+		if (pick >> 54 == 1) {
+			hook->counts_hits = !hook->counts_hits;
+			if (shunt_dispatcher_count_hits(hook->d, hook->counts_hits))
+				return fail("counting hits");
 		}
 	}
 	return 0;
@@ -201,7 +216,7 @@ static long setting(const char *name, long otherwise)
 int main(void)
 {
 	long nr_callers = setting("SHUNT_STRESS_CALLERS", 3);
-	long seconds = setting("SHUNT_STRESS_SECONDS", 10);
+	long seconds = setting("SHUNT_STRESS_SECONDS", 60);
 	pthread_t threads[NR_CALLERS_MAX];
 	uint64_t calls = 0, wrong = 0, nr_changes = 0, nr_patches = 0, end_resident, end_code;
 	struct shunt_reclaim_stats reclaim;
@@ -227,7 +242,7 @@ int main(void)
 
 		shunt_dispatcher_get_stats(hooks[i].d, &stats);
 		nr_patches += stats.nr_patches;
-		for (uint32_t slot = 0; slot < NR_SLOTS; slot++)
+		for (uint32_t slot = 0; slot < nr_slots(&hooks[i]); slot++)
 			err |= retire(&hooks[i], slot);
 		if (i && shunt_dispatcher_destroy(hooks[i].d))
 			err = fail("destroy");
