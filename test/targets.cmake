@@ -7,6 +7,9 @@ set(ENCODE_PLANS encode/plans.c ${PROJECT_SOURCE_DIR}/runtime/dispatch/plan.c ${
 shunt_add_criterion(encode_arm64_trees LABELS encode
   SOURCES encode/test_arm64_trees.c encode/arm64_walk.c encode/shapes.c ${ENCODE_PLANS}
   LIBS shunt_targets)
+shunt_add_criterion(encode_arm64_trees_run LABELS encode
+  SOURCES encode/test_arm64_trees_run.c encode/shapes.c
+  LIBS shunt_targets)
 if(NOT SHUNT_SANITIZE MATCHES "thread")
   # One thread, at addresses that the thread sanitizer keeps for itself.
   shunt_add_criterion(encode_x86_64_trees LABELS encode

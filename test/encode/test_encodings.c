@@ -123,6 +123,14 @@ Test(reach, arm64_branches_reach_128_mib_and_1_mib_in_words)
 	cr_expect_eq(ARM(X, arm64_ldr_reg_imm19(c, ARM64_X16, X + mib)), -ERANGE);
 	cr_expect_eq(ARM(X, arm64_ldr_reg_imm19(c, ARM64_X16, X - mib)), 0);
 	cr_expect_eq(ARM(X, arm64_ldr_reg_imm19(c, ARM64_X16, X - mib - 4)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_bl_imm26(c, X + 128 * mib - 4)), 0);
+	cr_expect_eq(ARM(X, arm64_bl_imm26(c, X + 128 * mib)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_bl_imm26(c, X - 128 * mib)), 0);
+	cr_expect_eq(ARM(X, arm64_bl_imm26(c, X - 128 * mib - 4)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_tbz_bit0_imm14(c, ARM64_X16, X + 32764)), 0);
+	cr_expect_eq(ARM(X, arm64_tbz_bit0_imm14(c, ARM64_X16, X + 32768)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_tbz_bit0_imm14(c, ARM64_X16, X - 32768)), 0);
+	cr_expect_eq(ARM(X, arm64_tbz_bit0_imm14(c, ARM64_X16, X - 32772)), -ERANGE);
 	for (unsigned i = 1; i < 4; i++) {
 		cr_expect_eq(ARM(X, arm64_b_imm26(c, X + i)), -EINVAL);
 		cr_expect_eq(ARM(X, arm64_bcond_imm19(c, ARM64_NE, X - i)), -EINVAL);

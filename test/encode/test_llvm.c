@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What LLVM's disassembler makes of our bytes: the text of each instruction, and whole trees that decode without a gap. */
+/* What LLVM makes of our bytes: its disassembler the text of each instruction, its assembler of that text the same bytes, and of whole trees
+ * instructions without a gap. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
+#include <llvm-c/Core.h>
 #include <llvm-c/Disassembler.h>
+#include <llvm-c/Object.h>
 #include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
 
 #include "encodings.h"
 #include "shapes.h"
@@ -91,6 +95,88 @@ Test(llvm, reads_every_arm64_instruction_as_it_was_meant)
 	open_arm64();
 	arm64_for_each_encoding(check_text);
 	cr_expect_geq(nr_checked, 35);
+}
+
+/* ---- the way back: text to bytes ------------------------------------------------------------------------------------- */
+
+static struct {
+	char text[16384];
+	size_t text_len;
+	uint8_t bytes[1024];
+	size_t len;
+	const char *lines[256];
+	unsigned nr;
+} listing;
+
+static void list_text(const char *text, const char *hex, const struct shunt_code *code)
+{
+	cr_assert_lt(listing.nr, 256);
+	cr_assert_eq(code->len, 4, "%s", text);
+	listing.lines[listing.nr++] = text;
+	memcpy(listing.bytes + listing.len, code->bytes, code->len);
+	listing.len += code->len;
+	listing.text_len += (size_t)snprintf(listing.text + listing.text_len, sizeof(listing.text) - listing.text_len, "%s\n", text);
+	cr_assert_lt(listing.text_len, sizeof(listing.text));
+}
+
+/* The text section of what LLVM assembles from text; the caller frees it. */
+static uint8_t *assemble(const char *triple, const char *features, const char *text, size_t text_len, size_t *len)
+{
+	LLVMContextRef context = LLVMContextCreate();
+	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("listing", context);
+	LLVMTargetMachineRef machine;
+	LLVMMemoryBufferRef object;
+	LLVMSectionIteratorRef section;
+	LLVMBinaryRef binary;
+	LLVMTargetRef target;
+	char *error = NULL;
+	uint8_t *bytes = NULL;
+
+	LLVMInitializeAArch64TargetInfo();
+	LLVMInitializeAArch64Target();
+	LLVMInitializeAArch64TargetMC();
+	LLVMInitializeAArch64AsmPrinter();
+	LLVMInitializeAArch64AsmParser();
+	cr_assert_eq(LLVMGetTargetFromTriple(triple, &target, &error), 0, "%s", error);
+	machine = LLVMCreateTargetMachine(target, triple, "", features, LLVMCodeGenLevelNone, LLVMRelocPIC, LLVMCodeModelDefault);
+	LLVMSetTarget(module, triple);
+	LLVMSetModuleInlineAsm2(module, text, text_len);
+	cr_assert_eq(LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &error, &object), 0, "%s", error);
+	binary = LLVMCreateBinary(object, context, &error);
+	cr_assert_not_null(binary, "%s", error);
+	section = LLVMObjectFileCopySectionIterator(binary);
+	for (; !LLVMObjectFileIsSectionIteratorAtEnd(binary, section); LLVMMoveToNextSection(section)) {
+		const char *name = LLVMGetSectionName(section);
+
+		if (!name || strcmp(name, ".text"))
+			continue;
+		*len = LLVMGetSectionSize(section);
+		bytes = malloc(*len + 1);
+		memcpy(bytes, LLVMGetSectionContents(section), *len);
+	}
+	LLVMDisposeSectionIterator(section);
+	LLVMDisposeBinary(binary);
+	LLVMDisposeMemoryBuffer(object);
+	LLVMDisposeTargetMachine(machine);
+	LLVMDisposeModule(module);
+	LLVMContextDispose(context);
+	return bytes;
+}
+
+Test(llvm, assembles_every_arm64_instruction_to_our_bytes)
+{
+	size_t len = 0;
+	uint8_t *bytes;
+
+	arm64_for_each_encoding(list_text);
+	cr_expect_geq(listing.nr, 50u);
+	bytes = assemble("aarch64-unknown-linux-gnu", "+bti", listing.text, listing.text_len, &len);
+	cr_assert_not_null(bytes);
+	cr_assert_eq(len, listing.len);
+	for (unsigned i = 0; i < listing.nr; i++)
+		cr_expect_eq(memcmp(bytes + i * 4, listing.bytes + i * 4, 4), 0, "%s: LLVM makes %02x%02x%02x%02x of it", listing.lines[i], bytes[i * 4],
+			     bytes[i * 4 + 1], bytes[i * 4 + 2], bytes[i * 4 + 3]);
+	free(bytes);
 }
 
 /* Walks a piece of code; every instruction must be one of `allowed`, and the last one must end where the code does. */
