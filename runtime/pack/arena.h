@@ -151,6 +151,8 @@ static inline struct shunt_shelf *shunt_shelf_of(struct shunt_arena *arena, uint
 	return &arena->shelves[node * SHUNT_NR_SEGMENTS + segment];
 }
 
+/* Puts the pack on its shelf where its longest free run says, after that changed. */
+void shunt_pack_place(struct shunt_pack *pack);
 /* Gives back what is left of the open run. */
 void shunt_pack_close(struct shunt_shelf *shelf);
 /* Gives nr chunks before the beginning of the pack's open run, from first, back to it. */

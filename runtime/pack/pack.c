@@ -113,9 +113,9 @@ static int fail_alloc(struct shunt_arena *arena, size_t size, int err, const str
 			  (void *)arena, arena->size, size);
 }
 
-static void place(struct shunt_pack *pack)
+void shunt_pack_place(struct shunt_pack *pack)
 {
-	if (!pack->frozen && !pack->closing)
+	if (pack->nr_slots == 1 && !pack->frozen && !pack->closing)
 		shunt_room_place(&pack->shelf->room, &pack->room, shunt_space_longest(&pack->space));
 }
 
@@ -128,7 +128,7 @@ void shunt_pack_close(struct shunt_shelf *shelf)
 	if (!pack || open->next == open->end)
 		return;
 	shunt_space_give(&pack->space, open->next, open->end - open->next);
-	place(pack);
+	shunt_pack_place(pack);
 }
 
 void shunt_pack_uncut(struct shunt_pack *pack, uint32_t first, uint32_t nr)
@@ -238,7 +238,7 @@ static int take(struct shunt_arena *arena, enum shunt_segment segment, uint32_t 
 		*first = shunt_space_take(&pack->space, nr, align);
 		*out = *first == SHUNT_NO_CHUNK ? NULL : pack;
 	}
-	place(pack);
+	shunt_pack_place(pack);
 	/* NULL cannot be: the room's longest run is exact. Refused rather than trusted. */
 	return *out ? 0 : -ENOMEM;
 }
@@ -411,7 +411,7 @@ int shunt_pack_shrink(struct shunt_block *block, size_t size)
 			shunt_space_cut(&pack->space, first + want - 1);
 		} else {
 			shunt_space_shorten(&pack->space, first + nr - 1, first + want - 1);
-			place(pack);
+			shunt_pack_place(pack);
 		}
 		arena->chunks_used[pack->segment] -= nr - want;
 	}

@@ -45,7 +45,7 @@ def main():
         for symbol in sorted(undefined(path) - HARMLESS - NAMES.get(name, set())):
             if not OURS.match(symbol):
                 problems.append(f"{name}.c calls {symbol} past the table in runtime/pack/backing_sys.h")
-    for wanted in ("arena", "arena_range", "backing", "pack", "pack_dup", "pack_fork", "pack_free", "flush", "grace", "machine"):
+    for wanted in ("arena", "arena_range", "backing", "pack", "pack_dup", "pack_fill", "pack_fork", "pack_free", "pack_make", "flush", "grace", "machine"):
         if wanted not in used:
             problems.append(f"{wanted}.c was not looked at")
     print("\n".join(problems) if problems else f"{len(used)} files call the system through the table only")
