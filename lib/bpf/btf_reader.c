@@ -91,12 +91,30 @@ static int check_names(const struct bpf_btf *btf)
 	return 0;
 }
 
+static int list_datasecs(struct bpf_btf *btf)
+{
+	uint32_t capacity = 0;
+
+	for (uint32_t id = 1; id < btf__type_cnt(btf->types); id++) {
+		if (btf_kind(btf__type_by_id(btf->types, id)) != BTF_KIND_DATASEC)
+			continue;
+		if (btf->nr_datasecs == capacity) {
+			uint32_t *more = realloc(btf->datasecs, (capacity = 2 * capacity + 8) * sizeof(*more));
+
+			if (!more)
+				return shunt_fail(ENOMEM, "%s: no memory for a list of %u BTF sections", btf->object, capacity);
+			btf->datasecs = more;
+		}
+		btf->datasecs[btf->nr_datasecs++] = id;
+	}
+	return 0;
+}
+
 int bpf_btf_init(struct bpf_btf *btf, const uint8_t *bytes, size_t len, const char *object)
 {
 	int err = len ? check_section(bytes, len, object) : 0;
 
-	btf->object = object;
-	btf->types = NULL;
+	*btf = (struct bpf_btf){ .object = object };
 	if (err)
 		return err;
 	btf->types = len ? btf__new(bytes, (uint32_t)len) : btf__new_empty();
@@ -105,6 +123,8 @@ int bpf_btf_init(struct bpf_btf *btf, const uint8_t *bytes, size_t len, const ch
 	/* Else it is guessed, from types that the file may call what it likes. */
 	btf__set_pointer_size(btf->types, 8);
 	err = check_names(btf);
+	if (!err)
+		err = list_datasecs(btf);
 	if (err)
 		bpf_btf_fini(btf);
 	return err;
@@ -114,6 +134,9 @@ void bpf_btf_fini(struct bpf_btf *btf)
 {
 	btf__free(btf->types);
 	btf->types = NULL;
+	free(btf->datasecs);
+	btf->datasecs = NULL;
+	btf->nr_datasecs = 0;
 }
 
 const char *bpf_btf_string(const struct bpf_btf *btf, uint32_t offset)
@@ -164,10 +187,10 @@ struct btf_array bpf_btf_array(const struct bpf_btf_type *type)
 
 bool bpf_btf_find(const struct bpf_btf *btf, const char *section, const char *name, struct bpf_btf_type *var)
 {
-	for (uint32_t id = 1; id < btf__type_cnt(btf->types); id++) {
+	for (uint32_t d = 0; d < btf->nr_datasecs; d++) {
 		struct bpf_btf_type datasec;
 
-		if (!bpf_btf_type(btf, id, &datasec) || datasec.kind != BTF_KIND_DATASEC || strcmp(datasec.name, section))
+		if (!bpf_btf_type(btf, btf->datasecs[d], &datasec) || strcmp(datasec.name, section))
 			continue;
 		for (uint32_t i = 0; i < datasec.vlen; i++) {
 			if (bpf_btf_type(btf, bpf_btf_secinfo(&datasec, i).type, var) && !strcmp(var->name, name) &&

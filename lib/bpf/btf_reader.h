@@ -16,6 +16,8 @@ struct btf; /* libbpf's */
 struct bpf_btf {
 	const char *object; /* for messages */
 	struct btf *types;
+	uint32_t *datasecs; /* ids of the DATASECs, a handful among many thousand types */
+	uint32_t nr_datasecs;
 };
 
 struct bpf_btf_type {
