@@ -4,7 +4,7 @@
 #define LIB_BPF_TRANSLATE_H
 
 #include <llvm-c/Core.h>
-#include "lib/bpf/context.h"
+#include "lib/bpf/flow.h"
 #include "lib/bpf/translate_isa.h"
 
 struct translation {

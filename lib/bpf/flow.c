@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dataflow of context.h: blocks with their entry states, call sites, and rounds over all functions until nothing changes. States only
+ * The walk of flow.h: blocks with their entry states, call sites, and rounds over all functions until nothing changes. States only
  * rise in a lattice of small height, so it ends; functions that nobody calls are analysed with arguments that are not the context.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "lib/bpf/context_step.h"
+#include "lib/bpf/flow_step.h"
 #include "runtime/log.h"
 
 struct body {
@@ -22,7 +22,7 @@ struct body {
 	struct effect effects[NR_EFFECTS];
 };
 
-struct context {
+struct analysis {
 	const struct bpf_unit *unit;
 	const bool *wanted;
 	struct body *bodies;
@@ -103,14 +103,14 @@ static bool state_join(struct state *into, const struct state *from)
 	return changed;
 }
 
-static void enter_block(struct context *context, struct body *body, uint32_t block, const struct state *state)
+static void enter_block(struct analysis *analysis, struct body *body, uint32_t block, const struct state *state)
 {
 	bool changed = state_join(&body->states[block], state);
 
 	if (changed || !body->reached[block]) {
 		body->reached[block] = true;
 		body->dirty[block] = true;
-		context->changed = true;
+		analysis->changed = true;
 	}
 }
 
@@ -130,31 +130,31 @@ static struct state entry_state(const struct bpf_func *func)
 	return state;
 }
 
-static struct site *find_site(struct context *context, uint32_t caller, uint32_t insn, uint32_t callee)
+static struct site *find_site(struct analysis *analysis, uint32_t caller, uint32_t insn, uint32_t callee)
 {
-	uint32_t *site_of = &context->bodies[caller].site_of[insn];
+	uint32_t *site_of = &analysis->bodies[caller].site_of[insn];
 	struct site *site;
 
 	/* Only a callback's instruction can have two callees, while its value is still rising. */
-	for (uint32_t i = *site_of ? *site_of - 1 : context->nr_sites; i < context->nr_sites; i++) {
-		site = &context->sites[i];
+	for (uint32_t i = *site_of ? *site_of - 1 : analysis->nr_sites; i < analysis->nr_sites; i++) {
+		site = &analysis->sites[i];
 		if (site->caller == caller && site->insn == insn && site->callee == callee)
 			return site;
 	}
-	if (context->nr_sites == context->max_sites) {
-		uint32_t max = context->max_sites ? 2 * context->max_sites : 16;
+	if (analysis->nr_sites == analysis->max_sites) {
+		uint32_t max = analysis->max_sites ? 2 * analysis->max_sites : 16;
 
-		site = realloc(context->sites, max * sizeof(*site));
+		site = realloc(analysis->sites, max * sizeof(*site));
 		if (!site) {
-			context->err = -ENOMEM;
+			analysis->err = -ENOMEM;
 			return NULL;
 		}
-		context->sites = site;
-		context->max_sites = max;
+		analysis->sites = site;
+		analysis->max_sites = max;
 	}
-	site = &context->sites[context->nr_sites++];
+	site = &analysis->sites[analysis->nr_sites++];
 	if (!*site_of)
-		*site_of = context->nr_sites;
+		*site_of = analysis->nr_sites;
 	memset(site, 0, sizeof(*site));
 	site->caller = caller;
 	site->insn = insn;
@@ -162,12 +162,12 @@ static struct site *find_site(struct context *context, uint32_t caller, uint32_t
 	return site;
 }
 
-struct value context_call(struct step *step, const struct state *state, uint32_t at, uint32_t callee, const struct value args[5])
+struct value flow_call(struct step *step, const struct state *state, uint32_t at, uint32_t callee, const struct value args[5])
 {
-	struct context *context = step->flow;
-	struct body *body = &context->bodies[callee];
-	struct state entry = entry_state(&context->unit->funcs[callee]);
-	struct site *site = find_site(context, step->index, at, callee);
+	struct analysis *analysis = step->flow;
+	struct body *body = &analysis->bodies[callee];
+	struct state entry = entry_state(&analysis->unit->funcs[callee]);
+	struct site *site = find_site(analysis, step->index, at, callee);
 	bool changed = false;
 
 	if (!site)
@@ -187,38 +187,38 @@ struct value context_call(struct step *step, const struct state *state, uint32_t
 		changed |= !value_is_equal(joined, site->halves[i]);
 		site->halves[i] = joined;
 	}
-	enter_block(context, body, 0, &entry);
+	enter_block(analysis, body, 0, &entry);
 	if (changed) {
 		/* Loads through arguments see other frames now. */
 		memcpy(body->dirty, body->reached, body->nr_blocks * sizeof(*body->dirty));
-		context->changed = true;
+		analysis->changed = true;
 	}
 	return body->result;
 }
 
-static struct value load_of_site(struct context *context, const struct site *site, unsigned id, int off, unsigned size);
+static struct value load_of_site(struct analysis *analysis, const struct site *site, unsigned id, int off, unsigned size);
 
-static struct value load_of_callers(struct context *context, uint32_t callee, unsigned id, int off, unsigned size)
+static struct value load_of_callers(struct analysis *analysis, uint32_t callee, unsigned id, int off, unsigned size)
 {
 	struct value result = { .kind = VALUE_NUMBER };
 	bool first = true;
 
-	for (uint32_t i = 0; i < context->nr_sites; i++) {
+	for (uint32_t i = 0; i < analysis->nr_sites; i++) {
 		struct value value;
 
-		if (!context->budget)
+		if (!analysis->budget)
 			return (struct value){ .kind = VALUE_MIXED };
-		context->budget--;
-		if (context->sites[i].callee != callee)
+		analysis->budget--;
+		if (analysis->sites[i].callee != callee)
 			continue;
-		value = load_of_site(context, &context->sites[i], id, off, size);
+		value = load_of_site(analysis, &analysis->sites[i], id, off, size);
 		result = first ? value : value_join(result, value);
 		first = false;
 	}
 	return result;
 }
 
-static struct value load_of_site(struct context *context, const struct site *site, unsigned id, int off, unsigned size)
+static struct value load_of_site(struct analysis *analysis, const struct site *site, unsigned id, int off, unsigned size)
 {
 	struct value base = id == ANY_ARG ? (struct value){ .kind = VALUE_FRAME } : site->args[id - 1];
 	struct value value = { .kind = VALUE_NUMBER };
@@ -226,10 +226,10 @@ static struct value load_of_site(struct context *context, const struct site *sit
 	if (base.kind == VALUE_STACK) {
 		value = value_load_halves(site->halves, base.off + off, size);
 	} else if (base.kind == VALUE_ARG) {
-		value = load_of_callers(context, site->caller, base.id, base.off + off, size);
+		value = load_of_callers(analysis, site->caller, base.id, base.off + off, size);
 	} else if (base.kind == VALUE_FRAME && size == 8) {
 		value = value_load_anywhere(site->halves);
-		value = value_join(value, load_of_callers(context, site->caller, ANY_ARG, 0, size));
+		value = value_join(value, load_of_callers(analysis, site->caller, ANY_ARG, 0, size));
 	}
 	/* The callee knows an address in the caller's frame by its distance from the argument, when that is in the same frame. */
 	if ((base.kind == VALUE_STACK && value.kind == VALUE_STACK) ||
@@ -240,31 +240,31 @@ static struct value load_of_site(struct context *context, const struct site *sit
 	return value;
 }
 
-struct value context_load_arg(struct step *step, unsigned id, int off, unsigned size)
+struct value flow_load_arg(struct step *step, unsigned id, int off, unsigned size)
 {
-	struct context *context = step->flow;
+	struct analysis *analysis = step->flow;
 
-	context->budget = 65536;
-	return load_of_callers(context, step->index, id, off, size);
+	analysis->budget = 65536;
+	return load_of_callers(analysis, step->index, id, off, size);
 }
 
 /* ---- the walk ------------------------------------------------------------------------------------------------- */
 
-static void walk_callers_again(struct context *context, uint32_t index)
+static void walk_callers_again(struct analysis *analysis, uint32_t index)
 {
-	context->changed = true;
-	for (uint32_t i = 0; i < context->nr_sites; i++) {
-		struct body *caller = &context->bodies[context->sites[i].caller];
+	analysis->changed = true;
+	for (uint32_t i = 0; i < analysis->nr_sites; i++) {
+		struct body *caller = &analysis->bodies[analysis->sites[i].caller];
 
-		if (context->sites[i].callee == index)
+		if (analysis->sites[i].callee == index)
 			memcpy(caller->dirty, caller->reached, caller->nr_blocks * sizeof(*caller->dirty));
 	}
 }
 
-void context_write(struct step *step, unsigned id, int low, int high, struct value value)
+void flow_write(struct step *step, unsigned id, int low, int high, struct value value)
 {
-	struct context *context = step->flow;
-	struct effect *effect = &context->bodies[step->index].effects[id], old = *effect;
+	struct analysis *analysis = step->flow;
+	struct effect *effect = &analysis->bodies[step->index].effects[id], old = *effect;
 
 	/* Stack addresses are named otherwise in a caller, and the context is no argument of everyone who gets here. */
 	if (value.kind == VALUE_STACK || value.kind == VALUE_ARG || value.kind == VALUE_FRAME)
@@ -279,69 +279,69 @@ void context_write(struct step *step, unsigned id, int low, int high, struct val
 	if (old.low == old.high || high > old.high)
 		effect->high = high > INT16_MAX ? INT16_MAX : high;
 	if (effect->low != old.low || effect->high != old.high || !value_is_equal(effect->value, old.value))
-		walk_callers_again(context, step->index);
+		walk_callers_again(analysis, step->index);
 }
 
-const struct effect *context_effects(const struct step *step, uint32_t callee)
+const struct effect *flow_effects(const struct step *step, uint32_t callee)
 {
-	const struct context *context = step->flow;
+	const struct analysis *analysis = step->flow;
 
-	return context->bodies[callee].effects;
+	return analysis->bodies[callee].effects;
 }
 
-static void leave_function(struct context *context, struct body *body, uint32_t index, struct value result)
+static void leave_function(struct analysis *analysis, struct body *body, uint32_t index, struct value result)
 {
 	struct value joined = value_join(body->result, result);
 
 	if (value_is_equal(joined, body->result))
 		return;
 	body->result = joined;
-	walk_callers_again(context, index);
+	walk_callers_again(analysis, index);
 }
 
 /* Through one block from its entry state. notes: where to write them; then a refusal is an error. */
-static int walk_block(struct context *context, uint32_t index, uint32_t block, struct bpf_note *notes)
+static int walk_block(struct analysis *analysis, uint32_t index, uint32_t block, struct bpf_note *notes)
 {
-	const struct bpf_func *func = &context->unit->funcs[index];
-	struct body *body = &context->bodies[index];
-	struct step step = { .unit = context->unit, .func = func, .index = index, .flow = context };
+	const struct bpf_func *func = &analysis->unit->funcs[index];
+	struct body *body = &analysis->bodies[index];
+	struct step step = { .unit = analysis->unit, .func = func, .index = index, .flow = analysis };
 	struct state state = body->states[block];
 
 	for (uint32_t i = body->starts[block];; i++) {
 		const struct bpf_insn *insn = &func->insns[i];
 
-		if (!context_step(&step, &state, i) && !step.refusal) {
+		if (!flow_step(&step, &state, i) && !step.refusal) {
 			if (notes)
 				notes[i] = step.note;
-			return context->err;
+			return analysis->err;
 		}
-		if (context->err)
-			return context->err;
+		if (analysis->err)
+			return analysis->err;
 		if (step.refusal && notes)
 			return shunt_fail(EINVAL, "program '%s', instruction %u: %s", func->name, i, step.refusal);
 		step.refusal = NULL;
 		if (notes)
 			notes[i] = step.note;
 		if (isa_is_exit(insn)) {
-			leave_function(context, body, index, state.regs[0]);
+			leave_function(analysis, body, index, state.regs[0]);
 			return 0;
 		}
 		if (isa_is_branch(insn))
-			enter_block(context, body, body->block_of[isa_target(insn, i)], &state);
+			enter_block(analysis, body, body->block_of[isa_target(insn, i)], &state);
 		if (isa_is_goto(insn))
 			return 0;
 		if (isa_is_load_imm64(insn))
 			i++;
 		if (body->block_of[i + 1] != UINT32_MAX) {
-			enter_block(context, body, body->block_of[i + 1], &state);
+			enter_block(analysis, body, body->block_of[i + 1], &state);
 			return 0;
 		}
 	}
 }
 
-static int walk_function(struct context *context, uint32_t index)
+static int walk_function(struct analysis *analysis, uint32_t index)
 {
-	struct body *body = &context->bodies[index];
+	struct body *body = &analysis->bodies[index];
 	bool again;
 
 	do {
@@ -353,7 +353,7 @@ static int walk_function(struct context *context, uint32_t index)
 				continue;
 			body->dirty[block] = false;
 			again = true;
-			ret = walk_block(context, index, block, NULL);
+			ret = walk_block(analysis, index, block, NULL);
 			if (ret)
 				return ret;
 		}
@@ -361,52 +361,52 @@ static int walk_function(struct context *context, uint32_t index)
 	return 0;
 }
 
-static int walk_all(struct context *context)
+static int walk_all(struct analysis *analysis)
 {
 	do {
-		context->changed = false;
-		for (uint32_t i = 0; i < context->unit->nr_funcs; i++) {
-			int ret = context->wanted[i] ? walk_function(context, i) : 0;
+		analysis->changed = false;
+		for (uint32_t i = 0; i < analysis->unit->nr_funcs; i++) {
+			int ret = analysis->wanted[i] ? walk_function(analysis, i) : 0;
 
 			if (ret)
 				return ret;
 		}
-	} while (context->changed);
+	} while (analysis->changed);
 	return 0;
 }
 
-static int walk_to_fixpoint(struct context *context)
+static int walk_to_fixpoint(struct analysis *analysis)
 {
-	const struct bpf_unit *unit = context->unit;
+	const struct bpf_unit *unit = analysis->unit;
 	int ret;
 
 	for (uint32_t i = 0; i < unit->nr_funcs; i++) {
 		struct state entry = entry_state(&unit->funcs[i]);
 
-		if (context->wanted[i] && unit->funcs[i].is_program)
-			enter_block(context, &context->bodies[i], 0, &entry);
+		if (analysis->wanted[i] && unit->funcs[i].is_program)
+			enter_block(analysis, &analysis->bodies[i], 0, &entry);
 	}
-	ret = walk_all(context);
+	ret = walk_all(analysis);
 	for (uint32_t i = 0; i < unit->nr_funcs && !ret; i++) {
 		struct state entry = entry_state(&unit->funcs[i]);
 
-		if (!context->wanted[i] || context->bodies[i].reached[0])
+		if (!analysis->wanted[i] || analysis->bodies[i].reached[0])
 			continue;
-		enter_block(context, &context->bodies[i], 0, &entry);
-		ret = walk_all(context);
+		enter_block(analysis, &analysis->bodies[i], 0, &entry);
+		ret = walk_all(analysis);
 	}
 	return ret;
 }
 
-static int write_notes(struct context *context, struct bpf_flow *flow)
+static int write_notes(struct analysis *analysis, struct bpf_flow *flow)
 {
-	for (uint32_t i = 0; i < context->unit->nr_funcs; i++) {
-		struct body *body = &context->bodies[i];
+	for (uint32_t i = 0; i < analysis->unit->nr_funcs; i++) {
+		struct body *body = &analysis->bodies[i];
 
-		if (!context->wanted[i])
+		if (!analysis->wanted[i])
 			continue;
 		for (uint32_t block = 0; block < body->nr_blocks; block++) {
-			int ret = body->reached[block] ? walk_block(context, i, block, flow->notes[i]) : 0;
+			int ret = body->reached[block] ? walk_block(analysis, i, block, flow->notes[i]) : 0;
 
 			if (ret)
 				return ret;
@@ -429,49 +429,49 @@ void bpf_flow_destroy(struct bpf_flow *flow)
 	memset(flow, 0, sizeof(*flow));
 }
 
-static int run(struct context *context, struct bpf_flow *flow)
+static int run(struct analysis *analysis, struct bpf_flow *flow)
 {
-	const struct bpf_unit *unit = context->unit;
+	const struct bpf_unit *unit = analysis->unit;
 	int ret = 0;
 
-	if (!context->bodies || !flow->notes || !flow->blocks || !flow->nr_blocks)
+	if (!analysis->bodies || !flow->notes || !flow->blocks || !flow->nr_blocks)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < unit->nr_funcs && !ret; i++) {
-		if (!context->wanted[i])
+		if (!analysis->wanted[i])
 			continue;
 		flow->notes[i] = calloc(unit->funcs[i].nr_insns, sizeof(**flow->notes));
-		ret = flow->notes[i] ? body_create(&context->bodies[i], &unit->funcs[i]) : -ENOMEM;
+		ret = flow->notes[i] ? body_create(&analysis->bodies[i], &unit->funcs[i]) : -ENOMEM;
 	}
 	if (!ret)
-		ret = walk_to_fixpoint(context);
+		ret = walk_to_fixpoint(analysis);
 	if (!ret)
-		ret = write_notes(context, flow);
+		ret = write_notes(analysis, flow);
 	for (uint32_t i = 0; i < unit->nr_funcs && !ret; i++) {
-		flow->blocks[i] = context->bodies[i].block_of;
-		flow->nr_blocks[i] = context->bodies[i].nr_blocks;
-		context->bodies[i].block_of = NULL;
+		flow->blocks[i] = analysis->bodies[i].block_of;
+		flow->nr_blocks[i] = analysis->bodies[i].nr_blocks;
+		analysis->bodies[i].block_of = NULL;
 	}
 	return ret;
 }
 
 int bpf_flow_create(const struct bpf_unit *unit, const bool *wanted, struct bpf_flow *flow)
 {
-	struct context context = { .unit = unit, .wanted = wanted };
+	struct analysis analysis = { .unit = unit, .wanted = wanted };
 	int ret;
 
-	context.bodies = calloc(unit->nr_funcs, sizeof(*context.bodies));
+	analysis.bodies = calloc(unit->nr_funcs, sizeof(*analysis.bodies));
 	*flow = (struct bpf_flow){ .nr_funcs = unit->nr_funcs };
 	flow->notes = calloc(unit->nr_funcs, sizeof(*flow->notes));
 	flow->blocks = calloc(unit->nr_funcs, sizeof(*flow->blocks));
 	flow->nr_blocks = calloc(unit->nr_funcs, sizeof(*flow->nr_blocks));
-	ret = run(&context, flow);
+	ret = run(&analysis, flow);
 	if (ret == -ENOMEM)
 		shunt_fail(ENOMEM, "'%s': out of memory", unit->name);
 	if (ret)
 		bpf_flow_destroy(flow);
-	for (uint32_t i = 0; context.bodies && i < unit->nr_funcs; i++)
-		body_destroy(&context.bodies[i]);
-	free(context.bodies);
-	free(context.sites);
+	for (uint32_t i = 0; analysis.bodies && i < unit->nr_funcs; i++)
+		body_destroy(&analysis.bodies[i]);
+	free(analysis.bodies);
+	free(analysis.sites);
 	return ret;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The values of the dataflow in context.c, and what one instruction does to them (context_step.c). */
-#ifndef LIB_BPF_CONTEXT_STEP_H
-#define LIB_BPF_CONTEXT_STEP_H
+/* The values of the dataflow in flow.c, and what one instruction does to them (flow_step.c). */
+#ifndef LIB_BPF_FLOW_STEP_H
+#define LIB_BPF_FLOW_STEP_H
 
-#include "lib/bpf/context.h"
+#include "lib/bpf/flow.h"
 #include "lib/bpf/translate_isa.h"
 
 /*
@@ -66,7 +66,7 @@ struct step {
 	const struct bpf_unit *unit;
 	const struct bpf_func *func;
 	uint32_t index; /* of func */
-	void *flow;     /* for the calls back into context.c */
+	void *flow;     /* for the calls back into flow.c */
 	const char *refusal; /* set when the instruction cannot be translated */
 	struct bpf_note note;
 };
@@ -79,16 +79,16 @@ struct value value_join(struct value a, struct value b);
 bool value_is_equal(struct value a, struct value b);
 
 /* Applies instruction at to state; false when control does not go on (a call whose callee has not been seen to return). */
-bool context_step(struct step *step, struct state *state, uint32_t at);
+bool flow_step(struct step *step, struct state *state, uint32_t at);
 
-/* In context.c. What `size` bytes at `off` from argument id (a register number) of step's function hold, over all callers; ANY_ARG: what
+/* In flow.c. What `size` bytes at `off` from argument id (a register number) of step's function hold, over all callers; ANY_ARG: what
  * anything in the callers' frames may be. */
 #define ANY_ARG 15u
-struct value context_load_arg(struct step *step, unsigned id, int off, unsigned size);
+struct value flow_load_arg(struct step *step, unsigned id, int off, unsigned size);
 /* Records that step's function may store value at [low, high) from what argument id held, 0 for anywhere in callers' frames. */
-void context_write(struct step *step, unsigned id, int low, int high, struct value value);
-const struct effect *context_effects(const struct step *step, uint32_t callee);
+void flow_write(struct step *step, unsigned id, int low, int high, struct value value);
+const struct effect *flow_effects(const struct step *step, uint32_t callee);
 /* Records a call; returns r0's value after it, VALUE_NONE when the callee has not been seen to return. */
-struct value context_call(struct step *step, const struct state *state, uint32_t at, uint32_t callee, const struct value args[5]);
+struct value flow_call(struct step *step, const struct state *state, uint32_t at, uint32_t callee, const struct value args[5]);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the XDP context, packet pointers and stack addresses are. A program compiled for the kernel reads 32-bit fields of struct xdp_md; ours
- * are members of struct shunt_xdp_ctx, so every load through the context must be known as one. A forward dataflow over the bytecode of all
- * wanted functions together follows the context through registers, stack slots, arguments of subprograms and data of callbacks; what cannot
- * be followed is refused. By the way it tells which accesses are at a constant offset of the frame.
+ * The dataflow that a translation needs: where the XDP context, packet pointers and stack addresses are. A program compiled for the kernel
+ * reads 32-bit fields of struct xdp_md; ours are members of struct shunt_xdp_ctx, so every load through the context must be known as
+ * one. Forward over the bytecode of all wanted functions together, it follows the context through registers, stack slots, arguments of
+ * subprograms and data of callbacks; what cannot be followed is refused. By the way it tells which accesses are at a constant offset of the
+ * frame. flow.c walks, flow_step.c knows what one instruction does.
  */
-#ifndef LIB_BPF_CONTEXT_H
-#define LIB_BPF_CONTEXT_H
+#ifndef LIB_BPF_FLOW_H
+#define LIB_BPF_FLOW_H
 
 #include "lib/bpf/unit.h"
 

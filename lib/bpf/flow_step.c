@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* One instruction of the dataflow of context.c: where its result may come from. */
+/* One instruction of the dataflow of flow.c: where its result may come from. */
 #include <stddef.h>
 #include <string.h>
-#include "lib/bpf/context_step.h"
+#include "lib/bpf/flow_step.h"
 #include "lib/bpf/helpers.h"
 
 static const struct value number = { .kind = VALUE_NUMBER };
@@ -153,10 +153,10 @@ static struct value overwritten(struct value old, struct value value)
 static void store_perhaps(struct step *step, struct state *state, struct value base, int low, int high, struct value value)
 {
 	if (base.kind == VALUE_ARG)
-		context_write(step, base.id, base.off + low, base.off + high, value);
+		flow_write(step, base.id, base.off + low, base.off + high, value);
 	for (unsigned id = 0; base.kind == VALUE_FRAME && id < NR_EFFECTS; id++)
 		if (base.off & (id ? IN_ARG(id) : IN_CALLERS))
-			context_write(step, id, ANYWHERE, value);
+			flow_write(step, id, ANYWHERE, value);
 	if (base.kind != VALUE_STACK && !(base.kind == VALUE_FRAME && (base.off & IN_OWN)))
 		return;
 	low += base.kind == VALUE_STACK ? base.off : 0;
@@ -212,13 +212,13 @@ static struct value load(struct step *step, const struct state *state, const str
 			note_stack(step, off);
 		break;
 	case VALUE_ARG:
-		result = context_load_arg(step, base.id, off, size);
+		result = flow_load_arg(step, base.id, off, size);
 		break;
 	case VALUE_FRAME:
 		if (size == 8 && (base.off & IN_OWN))
 			result = value_load_anywhere(state->halves);
 		if (size == 8 && (base.off & ~IN_OWN))
-			result = value_join(result, context_load_arg(step, ANY_ARG, 0, size));
+			result = value_join(result, flow_load_arg(step, ANY_ARG, 0, size));
 		break;
 	default:
 		break;
@@ -404,7 +404,7 @@ static bool helper_stores(int32_t helper, unsigned reg)
 /* What a callee, of which nothing but its effects is known here, may have stored. */
 static void apply_effects(struct step *step, struct state *state, uint32_t callee, const struct value args[5])
 {
-	const struct effect *effects = context_effects(step, callee);
+	const struct effect *effects = flow_effects(step, callee);
 
 	for (unsigned id = 0; id < NR_EFFECTS; id++) {
 		struct value base = id ? args[id - 1] : (struct value){ .kind = VALUE_FRAME, .off = IN_OWN | IN_CALLERS };
@@ -428,7 +428,7 @@ static void call_helper(struct step *step, struct state *state, const struct bpf
 		args[insn->imm == HELPER_LOOP ? 1 : 3] = state->regs[3];
 		/* Before: one round sees what the last one stored. */
 		apply_effects(step, state, (uint32_t)callback.off, args);
-		context_call(step, state, at, (uint32_t)callback.off, args);
+		flow_call(step, state, at, (uint32_t)callback.off, args);
 	}
 	for (unsigned i = 1; i <= 5; i++)
 		if (helper_stores(insn->imm, i))
@@ -443,7 +443,7 @@ static bool call_subprogram(struct step *step, struct state *state, uint32_t at,
 
 	/* Before: the callee sees what it stored itself. */
 	apply_effects(step, state, callee, &state->regs[1]);
-	result = context_call(step, state, at, callee, &state->regs[1]);
+	result = flow_call(step, state, at, callee, &state->regs[1]);
 	if (result.kind == VALUE_NONE)
 		return false;
 	if (result.kind == VALUE_ARG) {
@@ -479,7 +479,7 @@ static void load_imm64(struct step *step, struct state *state, const struct bpf_
 		state->regs[insn->dst_reg] = (struct value){ .kind = VALUE_FUNC, .off = (int32_t)ref->index };
 }
 
-bool context_step(struct step *step, struct state *state, uint32_t at)
+bool flow_step(struct step *step, struct state *state, uint32_t at)
 {
 	const struct bpf_insn *insn = &step->func->insns[at];
 
