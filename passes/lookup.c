@@ -6,7 +6,10 @@
  *	PERCPU_ARRAY   the same, then this CPU's (or the given CPU's) copy
  *	PERCPU_HASH    a direct call of the hash, then this CPU's copy of what it found; LRU_PERCPU_HASH likewise
  *	HASH           a direct call of the hash; LRU_HASH likewise
+ *
+ * Small keys of hashes that are not LRU get their first probe inline (hash_probe.h).
  */
+#include "passes/hash_probe.h"
 #include "passes/maps.h"
 #include "passes/percpu.h"
 #include "passes/rmw.h"
@@ -174,17 +177,24 @@ static LLVMValueRef declare_find(struct shunt_pass *pass, LLVMValueRef call, con
 static void lower_hash(struct shunt_pass *pass, LLVMValueRef call, const char *callee, const struct shunt_pass_map_operand *found,
 		       LLVMValueRef find, LLVMValueRef map, LLVMValueRef cpu, LLVMValueRef is_cpu)
 {
-	LLVMValueRef args[] = { map, shunt_ir_coerce(pass, LLVMGetOperand(call, 1), pass->ptr, false) };
-	LLVMValueRef p = shunt_ir_call_like(pass, call, find_type(pass), find, args, 2), unit0 = p, is_in;
+	LLVMValueRef args[] = { map, shunt_ir_coerce(pass, LLVMGetOperand(call, 1), pass->ptr, false) }, p, unit0, is_in;
+	bool has_probe = shunt_pass_has_probe(pass, call, found->map), percpu = is_percpu(found->map->type);
 
-	if (shunt_ir_has_prefix(find, "shunt_map_find_hash")) {
-		shunt_pass_passed(pass, call, "DirectHashLookup", callee, "became a direct call of the hash");
+	if (has_probe)
+		p = LLVMBuildCall2(pass->builder, find_type(pass), shunt_pass_hash_probe(pass, call, find, found->map), args, 2, "");
+	else
+		p = shunt_ir_call_like(pass, call, find_type(pass), find, args, 2);
+	unit0 = p;
+	if (!percpu) {
+		shunt_pass_passed(pass, call, "DirectHashLookup", callee, "became a direct call of the hash%s",
+				  has_probe ? ", with its first probe inline" : "");
 		pass->counts->hash_lookups++;
 	} else {
 		is_in = both(pass, LLVMBuildICmp(pass->builder, LLVMIntNE, p, LLVMConstNull(pass->ptr), ""), is_cpu);
 		p = LLVMBuildSelect(pass->builder, is_in, copy_of(pass, p, cpu), LLVMConstNull(pass->ptr), "");
 		shunt_pass_passed(pass, call, "InlinedPercpuHashLookup", callee,
-				  "became a direct call of the hash and an inline per-CPU step");
+				  "became a direct call of the hash%s and an inline per-CPU step",
+				  has_probe ? " with its first probe inline" : "");
 		pass->counts->percpu_hash_lookups++;
 	}
 	record(pass, found, p, unit0, cpu);

@@ -52,6 +52,12 @@ static bool set_nr_cpus(struct shunt_pass_options *options, const char *value)
 	return true;
 }
 
+static bool set_hash_calls(struct shunt_pass_options *options, const char *value)
+{
+	options->hash_calls = !value;
+	return !value;
+}
+
 static bool set_rmw(struct shunt_pass_options *options, const char *value)
 {
 	static const struct {
@@ -97,6 +103,7 @@ static const struct parameter {
 	{ "shunt-percpu", "spectre-v1", set_spectre, "spectre-v1" },
 	{ "shunt-percpu", "cpu", set_cpu, "cpu=rseq, cpu=rseq:OFFSET, cpu=call or cpu=tp:OFFSET" },
 	{ "shunt-percpu", "nr-cpus", set_nr_cpus, "nr-cpus=N" },
+	{ "shunt-percpu", "hash-calls", set_hash_calls, "hash-calls" },
 	{ "shunt-percpu", "rmw", set_rmw, "rmw=plain, rmw=exact or rmw=exact-shared" },
 };
 enum { NR_PARAMETERS = sizeof(parameters) / sizeof(parameters[0]) };
@@ -119,7 +126,7 @@ static int set_one(const char *pass, char *text, struct shunt_pass_options *opti
 	if (usage)
 		snprintf(why, room, "pass '%s': bad value of parameter '%s': write %s", pass, text, usage);
 	else
-		snprintf(why, room, "pass '%s' has no parameter '%s'; shunt-percpu has maps=, spectre-v1, cpu=, nr-cpus= and rmw=", pass, text);
+		snprintf(why, room, "pass '%s' has no parameter '%s'; shunt-percpu has maps=, spectre-v1, cpu=, nr-cpus=, hash-calls and rmw=", pass, text);
 	return -EINVAL;
 }
 

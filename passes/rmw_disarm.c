@@ -39,11 +39,12 @@ static bool comes_back(LLVMValueRef call)
 		return false;
 	if (LLVMIsAInlineAsm(callee))
 		return true;
-	/* Of libshunt: these neither call what others wrote nor wait. */
-	if (shunt_ir_has_prefix(callee, "shunt_map_") || shunt_ir_has_prefix(callee, "shunt_percpu_") ||
-	    shunt_ir_has_prefix(callee, "shunt_cpu_id") || shunt_ir_has_prefix(callee, "shunt_nr_cpus"))
-		return !shunt_ir_is_local(callee);
 	callee = LLVMIsAFunction(callee) ? callee : NULL;
+	/* Of libshunt: these neither call what others wrote nor wait. */
+	if (callee && !shunt_ir_is_local(callee) &&
+	    (shunt_ir_has_prefix(callee, "shunt_map_") || shunt_ir_has_prefix(callee, "shunt_percpu_") ||
+	     shunt_ir_has_prefix(callee, "shunt_cpu_id") || shunt_ir_has_prefix(callee, "shunt_nr_cpus")))
+		return true;
 	return has_attribute(call, callee, "willreturn") && has_attribute(call, callee, "nounwind");
 }
 

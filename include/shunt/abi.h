@@ -88,7 +88,19 @@ struct shunt_map_abi {
 	uint32_t stride;      /* bytes from one value to the next: value_size rounded up to 8 */
 	uint32_t index_mask;
 	void *values;         /* arrays; NULL for other types */
+
+	/*
+	 * HASH and PERCPU_HASH, constant too, for the first probe of a lookup with keys of 4, 8 or 16 bytes: bucket_mask + 1 words, each the
+	 * address of an element or NULL, loaded with acquire. The bucket of a key is that of its XXH3_64bits_withSeed; hash_key is what XXH3
+	 * makes of the seed for a key of this size. An element's key lies at SHUNT_MAP_ELEM_KEY, behind it, rounded up to 8 bytes, the value
+	 * or the per-CPU pointer. An element that was found stays as it is until the read section ends. Where the first is not the key's,
+	 * shunt_map_find_hash or shunt_map_find_percpu goes on.
+	 */
+	void *buckets;
+	uint64_t bucket_mask;
+	uint64_t hash_key[2];
 };
+#define SHUNT_MAP_ELEM_KEY 32
 
 struct shunt_map;
 
@@ -96,8 +108,8 @@ struct shunt_map;
  * The address of the value of key in map (of this CPU's value for the per-CPU types), or NULL when there is none. The
  * address stays valid until the calling thread's read section ends (shunt/reader.h). For ARRAY_OF_MAPS and HASH_OF_MAPS the
  * result is the inner struct shunt_map. MT-safe, lock-free. Call inside a read section. Becomes, by type: ARRAY and PERCPU_ARRAY
- * wholly inline; PERCPU_HASH and LRU_PERCPU_HASH a direct call of shunt_map_find_percpu and an inline this-CPU step;
- * HASH a direct call of shunt_map_find_hash.
+ * wholly inline; PERCPU_HASH and LRU_PERCPU_HASH a direct call of shunt_map_find_percpu and an inline this-CPU step; HASH and LRU_HASH
+ * a direct call of shunt_map_find_hash; of HASH and PERCPU_HASH with keys of 4, 8 or 16 bytes the first probe is inline too.
  */
 SHUNT_API void *shunt_map_lookup(struct shunt_map *map, const void *key);
 

@@ -75,6 +75,7 @@ struct shunt_pass_options {
 	int64_t cpu_offset;
 	uint32_t nr_cpus;      /* for shunt_percpu_of; 0: not known, loaded by a call */
 	bool spectre_v1;       /* mask array indices */
+	bool hash_calls;       /* no inline first probe of hashes: smaller code, and maps whose struct shunt_map_abi lacks buckets */
 	enum shunt_pass_rmw rmw;
 	shunt_remark_fn *remark;
 	void *remark_user;

@@ -50,6 +50,20 @@ static uint64_t random_seed(void)
 	return XXH3_64bits_withSeed(&now, sizeof(now), (uintptr_t)&seed);
 }
 
+/* What XXH3 mixes into keys of 4 to 16 bytes: words of its secret (of the format, so of every version since 0.8) and the seed. */
+static void set_hash_key(struct shunt_map_abi *abi, uint64_t seed)
+{
+	const uint64_t at_8 = 0x1cad21f72c81017c, at_16 = 0xdb979083e96dd4de, at_24 = 0x1f67b3b7a4a44072, at_32 = 0x78e5c0cc4ee679cb,
+		       at_40 = 0x2172ffcc7dd05a82, at_48 = 0x8e2443f7744608b8;
+
+	if (abi->key_size <= 8) {
+		abi->hash_key[0] = (at_8 ^ at_16) - (seed ^ ((uint64_t)__builtin_bswap32((uint32_t)seed) << 32));
+	} else {
+		abi->hash_key[0] = (at_24 ^ at_32) + seed;
+		abi->hash_key[1] = (at_40 ^ at_48) - seed;
+	}
+}
+
 int map_hash_init(struct map_hash *table, uint32_t body_size, bool lru)
 {
 	struct shunt_map *map = &table->map;
@@ -67,13 +81,14 @@ int map_hash_init(struct map_hash *table, uint32_t body_size, bool lru)
 	table->used_at = lru ? (uint32_t)offsetof(struct map_elem, key) + map->abi.key_size : 0;
 	table->body_at = (uint32_t)offsetof(struct map_elem, key) + map_round8(key_area);
 	table->elem_size = (table->body_at + map_round8(table->body_size) + 63) & ~63u;
-	table->bucket_mask = nr_buckets - 1;
-	table->buckets = calloc(nr_buckets, sizeof(*table->buckets));
-	if (!table->buckets)
+	set_hash_key(&map->abi, table->seed);
+	map->abi.bucket_mask = nr_buckets - 1;
+	map->abi.buckets = calloc(nr_buckets, sizeof(struct map_elem *));
+	if (!map->abi.buckets)
 		return shunt_fail(ENOMEM, "map '%s': no memory for %llu buckets", map->name, (unsigned long long)nr_buckets);
 	err = map_pool_init(table, !(map->flags & SHUNT_MAP_NO_PREALLOC));
 	if (err)
-		free(table->buckets);
+		free(map->abi.buckets);
 	return err;
 }
 
@@ -82,11 +97,11 @@ void map_hash_fini(struct shunt_map *map)
 {
 	struct map_hash *table = (struct map_hash *)map;
 
-	for (uint64_t i = 0; table->drop && i <= table->bucket_mask; i++) {
-		for (struct map_elem *elem = table->buckets[i]; elem; elem = elem->next)
+	for (uint64_t i = 0; table->drop && i <= map->abi.bucket_mask; i++) {
+		for (struct map_elem *elem = map_hash_buckets(table)[i]; elem; elem = elem->next)
 			table->drop(elem, map_elem_body(table, elem));
 	}
-	free(table->buckets);
+	free(map->abi.buckets);
 	map_pool_fini(table);
 }
 
@@ -97,7 +112,7 @@ static inline uint64_t hash_of(const struct map_hash *table, const void *key, ui
 
 static inline struct map_elem **bucket_of(const struct map_hash *table, uint64_t hash)
 {
-	return &table->buckets[hash & table->bucket_mask];
+	return &map_hash_buckets(table)[hash & table->map.abi.bucket_mask];
 }
 
 static inline struct map_elem *follow(struct map_elem **link)
@@ -323,11 +338,11 @@ int map_hash_next_key(struct shunt_map *map, const void *key, void *next)
 	uint64_t bucket = 0;
 
 	if (elem) {
-		bucket = (elem->hash & table->bucket_mask) + 1;
+		bucket = (elem->hash & map->abi.bucket_mask) + 1;
 		elem = follow(&elem->next);
 	}
-	while (!elem && bucket <= table->bucket_mask)
-		elem = follow(&table->buckets[bucket++]);
+	while (!elem && bucket <= map->abi.bucket_mask)
+		elem = follow(&map_hash_buckets(table)[bucket++]);
 	if (!elem)
 		return -ENOENT;
 	memcpy(next, elem->key, table->key_size);

@@ -24,6 +24,7 @@ struct map_elem {
 	uint64_t hash;
 	unsigned char key[]; /* then, at body_at, the value, or the per-CPU pointer */
 };
+_Static_assert(offsetof(struct map_elem, key) == SHUNT_MAP_ELEM_KEY, "inlined code compares keys");
 
 /* Elements come in chunks of one alignment, whose first line says whose they are. */
 #define MAP_CHUNK_ALIGN 65536u
@@ -53,8 +54,6 @@ struct map_pool {
 struct map_hash {
 	struct shunt_map map;
 	/* Constant after init. */
-	struct map_elem **buckets;
-	uint64_t bucket_mask;
 	uint64_t seed;
 	uint32_t key_size;
 	uint32_t body_at;   /* offset in the element */
@@ -80,6 +79,12 @@ int map_hash_check(const struct shunt_map_attr *attr, const char *name);
 /* body_size 0: the map's value_size, or per-CPU pointers by its ops. */
 int map_hash_init(struct map_hash *table, uint32_t body_size, bool lru);
 void map_hash_fini(struct shunt_map *map);
+
+/* abi.buckets and abi.bucket_mask are those of all tables. */
+static inline struct map_elem **map_hash_buckets(const struct map_hash *table)
+{
+	return table->map.abi.buckets;
+}
 
 uint64_t map_hash_of(const struct map_hash *table, const void *key);
 /* In a read section. Without marking the element used. */

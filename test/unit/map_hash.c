@@ -307,3 +307,54 @@ Test(map_hash, many_percpu_entries_have_values_of_their_own)
 	free(values);
 	end_map(map);
 }
+
+/* As code does it that has the first probe inline (shunt/abi.h); the elements of other keys are further along their chains. */
+static void probe(uint32_t key_size)
+{
+	struct shunt_map *map = make_map(SHUNT_MAP_HASH, key_size, 8, 1000);
+	const struct shunt_map_abi *abi = shunt_map_abi(map);
+	const uint64_t *flip = abi->hash_key;
+	uint32_t nr_first = 0;
+
+	for (uint64_t number = 0; number < 1000; number++) {
+		uint64_t words[2] = {number * 0x9e3779b97f4a7c15, ~number};
+
+		cr_assert_eq(shunt_map_update(map, words, &number, SHUNT_ANY), 0);
+	}
+	for (uint64_t number = 0; number < 1000; number++) {
+		uint64_t words[2] = {number * 0x9e3779b97f4a7c15, ~number}, hash;
+		uint32_t halves[2] = {(uint32_t)words[0], (uint32_t)(key_size == 4 ? words[0] : words[0] >> 32)};
+		char *elem;
+
+		if (key_size == 16) {
+			uint64_t low = words[0] ^ flip[0], high = words[1] ^ flip[1];
+			unsigned __int128 product = (unsigned __int128)low * high;
+
+			hash = 16 + __builtin_bswap64(low) + high + ((uint64_t)product ^ (uint64_t)(product >> 64));
+			hash = (hash ^ hash >> 37) * 0x165667919e3779f9;
+			hash ^= hash >> 32;
+		} else {
+			hash = ((uint64_t)halves[0] << 32 | halves[1]) ^ flip[0];
+			hash ^= (hash << 49 | hash >> 15) ^ (hash << 24 | hash >> 40);
+			hash *= 0x9fb21c651e98df25;
+			hash = (hash ^ ((hash >> 35) + key_size)) * 0x9fb21c651e98df25;
+			hash ^= hash >> 28;
+		}
+		elem = ((char **)abi->buckets)[hash & abi->bucket_mask];
+		cr_assert_not_null(elem, "a key of %u bytes is in another bucket", key_size);
+		if (memcmp(elem + SHUNT_MAP_ELEM_KEY, words, key_size))
+			continue;
+		nr_first++;
+		cr_assert_eq(*(uint64_t *)(elem + SHUNT_MAP_ELEM_KEY + (key_size + 7) / 8 * 8), number);
+		cr_assert_eq((char *)shunt_map_lookup(map, words), elem + SHUNT_MAP_ELEM_KEY + (key_size + 7) / 8 * 8);
+	}
+	cr_assert_gt(nr_first, 500, "of keys of %u bytes only %u are first", key_size, nr_first);
+	end_map(map);
+}
+
+Test(map_hash, the_first_probe_of_small_keys_finds_what_lookup_finds)
+{
+	probe(4);
+	probe(8);
+	probe(16);
+}

@@ -214,7 +214,7 @@ static void compare_all(bool values_known, bool spectre_v1, uint32_t nr_cpus)
 	struct shunt_pass_map maps[] = { describe("array", &array), describe("percpu_array", &percpu_array),
 					 describe("percpu_hash", &percpu_hash) };
 	struct shunt_pass_options options = {
-		.maps = maps, .nr_maps = 3, .cpu = SHUNT_PASS_CPU_TP, .spectre_v1 = spectre_v1, .nr_cpus = nr_cpus
+		.maps = maps, .nr_maps = 3, .cpu = SHUNT_PASS_CPU_TP, .spectre_v1 = spectre_v1, .nr_cpus = nr_cpus, .hash_calls = true
 	};
 	static const uint32_t keys[] = { 0, 1, MAX_ENTRIES - 1, MAX_ENTRIES, 7, 8, 0x7fffffff, 0x80000000, 0xffffffff };
 	static const uint32_t numbers[] = {
@@ -286,7 +286,8 @@ Test(meaning, a_dispatched_call_passes_its_arguments_unchanged)
 						    .maps = (struct shunt_pass_map[]){ describe("array", &array),
 										       describe("percpu_array", &percpu_array),
 										       describe("percpu_hash", &percpu_hash) },
-						    .nr_maps = 3 };
+						    .nr_maps = 3,
+						    .hash_calls = true };
 	LLVMContextRef context = LLVMContextCreate();
 	LLVMExecutionEngineRef before = compile(context, NULL), after = compile(context, &options);
 	dispatch_fn *direct = (dispatch_fn *)LLVMGetFunctionAddress(after, "dispatch");

@@ -21,11 +21,21 @@ static uint64_t notes;
 uint64_t random_nr_stub_calls; /* for the assembly below */
 static char storage[128] __attribute__((aligned(8))), hashed[8];
 
-static struct shunt_map_abi array = { SHUNT_MAP_ARRAY, 4, 12, MAX_ENTRIES, STRIDE, 7, storage };
-static struct shunt_map_abi array_2 = { SHUNT_MAP_ARRAY, 4, 12, MAX_ENTRIES, STRIDE, 7, storage + 64 };
-static struct shunt_map_abi percpu_array = { SHUNT_MAP_PERCPU_ARRAY, 4, 12, MAX_ENTRIES, STRIDE, 7, storage };
-static struct shunt_map_abi hash = { SHUNT_MAP_HASH, 4, 8, MAX_ENTRIES, 0, 0, NULL };
-static struct shunt_map_abi percpu_hash = { SHUNT_MAP_PERCPU_HASH, 4, 8, MAX_ENTRIES, 0, 0, NULL };
+static struct shunt_map_abi array = {
+	.type = SHUNT_MAP_ARRAY, .key_size = 4, .value_size = 12, .max_entries = MAX_ENTRIES, .stride = STRIDE, .index_mask = 7, .values = storage
+};
+static struct shunt_map_abi array_2 = {
+	.type = SHUNT_MAP_ARRAY, .key_size = 4, .value_size = 12, .max_entries = MAX_ENTRIES, .stride = STRIDE, .index_mask = 7, .values = storage + 64
+};
+static struct shunt_map_abi percpu_array = {
+	.type = SHUNT_MAP_PERCPU_ARRAY, .key_size = 4, .value_size = 12, .max_entries = MAX_ENTRIES, .stride = STRIDE, .index_mask = 7, .values = storage
+};
+static struct shunt_map_abi hash = {
+	.type = SHUNT_MAP_HASH, .key_size = 4, .value_size = 8, .max_entries = MAX_ENTRIES
+};
+static struct shunt_map_abi percpu_hash = {
+	.type = SHUNT_MAP_PERCPU_HASH, .key_size = 4, .value_size = 8, .max_entries = MAX_ENTRIES
+};
 
 /* What a dispatcher's stub does at last: a jump to what the nest register names. It may clobber r11, or x16 and x17. */
 void random_stub(void);
@@ -201,7 +211,7 @@ static void run_passes(LLVMModuleRef module, uint64_t seed, struct shunt_pass_co
 	struct shunt_pass_options options = {
 		.maps = maps, .nr_maps = sizeof(maps) / sizeof(maps[0]), .cpu = SHUNT_PASS_CPU_TP,
 		.cpu_offset = (char *)&cpu_number - (char *)__builtin_thread_pointer(),
-		.nr_cpus = seed % 3 ? NR_CPUS : 0, .spectre_v1 = seed % 4 == 3,
+		.nr_cpus = seed % 3 ? NR_CPUS : 0, .spectre_v1 = seed % 4 == 3, .hash_calls = true,
 	};
 	char *once, *twice;
 

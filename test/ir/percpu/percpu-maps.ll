@@ -53,7 +53,7 @@ define ptr @percpu_array_of(ptr %k, i32 %cpu) {
 
 ; The step is taken from NULL as well, but select does not let it out.
 ; CHECK-LABEL: define ptr @in_percpu_hash(
-; CHECK-NEXT: [[FOUND:%.*]] = call ptr @shunt_map_find_percpu(ptr @percpu_hash, ptr %k)
+; CHECK-NEXT: [[FOUND:%.*]] = call ptr @shunt_map_find_percpu.8.in_percpu_hash(ptr @percpu_hash, ptr %k)
 ; CHECK-NEXT: [[IN:%.*]] = icmp ne ptr [[FOUND]], null
 ; CHECK: [[CPU:%.*]] = sext i32 %cpu to i64
 ; CHECK-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
@@ -68,7 +68,7 @@ define ptr @in_percpu_hash(ptr %k) {
 
 ; CHECK-LABEL: define ptr @percpu_hash_of(
 ; CHECK-NEXT: [[IS:%.*]] = icmp ult i32 %cpu, 4
-; CHECK-NEXT: [[FOUND:%.*]] = call ptr @shunt_map_find_percpu(ptr @percpu_hash, ptr %k)
+; CHECK-NEXT: [[FOUND:%.*]] = call ptr @shunt_map_find_percpu.8.percpu_hash_of(ptr @percpu_hash, ptr %k)
 ; CHECK-NEXT: [[IN:%.*]] = icmp ne ptr [[FOUND]], null
 ; CHECK-NEXT: [[BOTH:%.*]] = and i1 [[IN]], [[IS]]
 ; CHECK: %value = select i1 [[BOTH]]
