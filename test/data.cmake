@@ -25,6 +25,18 @@ foreach(name map percpu)
   set_tests_properties(stress_${name} PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 300)
 endforeach()
 
+# Random programs on random maps, with and without the passes; the second time without rseq.
+if(SHUNT_LLVM)
+  add_executable(percpu_random exec/percpu_random.c)
+  target_link_libraries(percpu_random PRIVATE shunt_options shunt_llvm_headers shunt_llvm)
+  add_test(NAME percpu_random COMMAND percpu_random)
+  add_test(NAME percpu_random_no_rseq COMMAND percpu_random)
+  set(RANDOM_ENVIRONMENT "ASAN_OPTIONS=detect_odr_violation=0;LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/lsan.supp")
+  set_tests_properties(percpu_random PROPERTIES LABELS exec TIMEOUT 300 ENVIRONMENT "${RANDOM_ENVIRONMENT}")
+  set_tests_properties(percpu_random_no_rseq PROPERTIES LABELS exec TIMEOUT 300
+    ENVIRONMENT "${RANDOM_ENVIRONMENT};GLIBC_TUNABLES=glibc.pthread.rseq=0")
+endif()
+
 # Exact updates in compiled BPF programs, with each index source; and maps and CPUs where rseq is missing.
 find_program(SHUNT_BPF_CLANG NAMES clang-19 clang HINTS ${LLVM_TOOLS_BINARY_DIR})
 find_path(SHUNT_BPF_HEADERS bpf/bpf_helpers.h) # libbpf-dev

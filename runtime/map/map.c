@@ -250,7 +250,8 @@ void *shunt_map_lookup(struct shunt_map *map, const void *key)
 
 void *shunt_map_lookup_of(struct shunt_map *map, const void *key, uint32_t cpu)
 {
-	return map->ops->lookup_of && cpu < shunt_nr_cpus() ? map->ops->lookup_of(map, key, cpu) : NULL;
+	/* The number is looked at last, as inlined code does: a key that is there counts as used. */
+	return map->ops->lookup_of ? map->ops->lookup_of(map, key, cpu) : NULL;
 }
 
 #define FLAG_LOCK 4u /* BPF_F_LOCK, for values with a lock, which no map here has */
