@@ -19,6 +19,8 @@ add_executable(arm64_machine arm64/machine.c)
 target_link_libraries(arm64_machine PRIVATE shunt_options Threads::Threads shunt_static)
 add_test(NAME arm64_machine COMMAND arm64_machine)
 set_tests_properties(arm64_machine PROPERTIES LABELS exec TIMEOUT 120)
+add_executable(arm64_series arm64/series.c ${PROJECT_SOURCE_DIR}/bench/peer_own.c)
+target_link_libraries(arm64_series PRIVATE shunt_options Threads::Threads shunt_static)
 
 # ---- qemu-user: all tests but the stress tests
 get_property(ARM64_USER_TESTS DIRECTORY PROPERTY TESTS)
@@ -30,6 +32,7 @@ foreach(test ${ARM64_USER_TESTS})
   set_property(TEST ${test} APPEND PROPERTY LABELS arm64-user)
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT QEMU_LD_PREFIX=${CMAKE_SYSROOT})
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT OBJDUMP=${CMAKE_OBJDUMP})
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT SHUNT_TEST_SLOWNESS=4)
   set_property(TEST ${test} APPEND PROPERTY FIXTURES_REQUIRED arm64_user)
   get_property(timeout TEST ${test} PROPERTY TIMEOUT)
   math(EXPR timeout "${timeout} + 600") # emulated
@@ -55,7 +58,6 @@ if(SHUNT_LLVM)
 endif()
 
 # ---- an emulated machine: Debian's kernel with an initramfs that is made here, booted once; a test a line of its list
-find_program(SHUNT_QEMU_SYSTEM_AARCH64 qemu-system-aarch64)
 set(SHUNT_ARM64_KERNEL ${PROJECT_SOURCE_DIR}/build/arm64-kernel/vmlinuz CACHE FILEPATH "Debian's arm64 kernel (cmake/arm64/kernel.sh)")
 set(ARM64_SYSTEM_LIST ${CMAKE_CURRENT_BINARY_DIR}/arm64-system-tests)
 set(ARM64_SYSTEM_LOG ${CMAKE_CURRENT_BINARY_DIR}/arm64-system.log)
@@ -71,26 +73,33 @@ function(arm64_system name target)
     return()
   endif()
   list(JOIN ARGN " " arguments)
-  set(ARM64_SYSTEM_LINES "${ARM64_SYSTEM_LINES}${name} 600 ./$<TARGET_FILE_NAME:${target}> ${arguments}\n" PARENT_SCOPE)
+  set(ARM64_SYSTEM_LINES "${ARM64_SYSTEM_LINES}${name} 600 SHUNT_TEST_SLOWNESS=10 ./$<TARGET_FILE_NAME:${target}> ${arguments}\n" PARENT_SCOPE)
   set(ARM64_SYSTEM_FILES ${ARM64_SYSTEM_FILES} $<TARGET_FILE:${target}> PARENT_SCOPE)
   set(ARM64_SYSTEM_TARGETS ${ARM64_SYSTEM_TARGETS} ${target} PARENT_SCOPE)
   set(ARM64_SYSTEM_TESTS ${ARM64_SYSTEM_TESTS} ${name} PARENT_SCOPE)
 endfunction()
 
-arm64_system(machine arm64_machine)
-foreach(name unit_pack_alloc unit_pack_backing unit_pack_fork unit_pack_arena unit_grace unit_dispatcher unit_dispatch_grace
-        exec_dispatch_arguments exec_dispatch_direct test_percpu test_map jit_run jit_calls)
+# Here a failure: what cannot be checked elsewhere is there on this machine.
+arm64_system(machine arm64_machine all)
+arm64_system(series arm64_series)
+foreach(name unit_pack_alloc unit_pack_backing unit_pack_fork unit_pack_arena unit_pack_system unit_pack_options unit_grace unit_dispatcher
+        unit_dispatch_grace unit_hook exec_dispatch_arguments exec_dispatch_direct exec_dispatch_call test_percpu test_map jit_run jit_calls)
   arm64_system(${name} ${name} --verbose=0 -j2)
 endforeach()
-foreach(name exec_dispatch_pie exec_dispatch_pie_shared exec_dispatch_no_pie exec_dispatch_no_pie_shared exec_dispatch_gc_sections
-        exec_dispatch_gold exec_dispatch_lld exec_dispatch_fork stress_dispatch stress_percpu)
+# How an image was linked makes no difference there that it does not make under qemu-user; how the kernel places it does.
+foreach(name exec_dispatch_pie exec_dispatch_no_pie exec_dispatch_no_pie_shared exec_hook_pie exec_hook_no_pie exec_dispatch_bp
+        exec_dispatch_qsbr exec_dispatch_memb exec_dispatch_host exec_dispatch_stopped exec_dispatch_fork stress_dispatch stress_percpu)
   arm64_system(${name} ${name})
 endforeach()
 arm64_system(example_jit_c_front_end jit_c_front_end)
-arm64_system(passes passes --verbose=0 -j2)
 if(TARGET exec_dispatch_loader)
   arm64_system(exec_dispatch_library exec_dispatch_loader ./$<TARGET_FILE_NAME:dispatch_library>)
   list(APPEND ARM64_SYSTEM_FILES $<TARGET_FILE:dispatch_library>)
+endif()
+if(TARGET c_host)
+  arm64_system(c_host c_host ./$<TARGET_FILE_NAME:c_host_double> ./$<TARGET_FILE_NAME:c_host_drop>)
+  list(APPEND ARM64_SYSTEM_FILES $<TARGET_FILE:c_host_double> $<TARGET_FILE:c_host_drop>)
+  list(APPEND ARM64_SYSTEM_TARGETS c_host_double c_host_drop)
 endif()
 if(SHUNT_LLVM)
   # Each report is printed; the test below takes them from the log.
@@ -115,15 +124,15 @@ add_custom_command(OUTPUT ${ARM64_INITRAMFS}
   DEPENDS arm64_init ${ARM64_SYSTEM_TARGETS} ${ARM64_SYSTEM_LIST} ${ARM64_SCRIPTS}/initramfs.sh VERBATIM)
 add_custom_target(arm64_initramfs ALL DEPENDS ${ARM64_INITRAMFS})
 
-if(SHUNT_QEMU_SYSTEM_AARCH64)
-  add_test(NAME arm64_system_boots COMMAND Python3::Interpreter ${ARM64_DIR}/system.py boot ${SHUNT_QEMU_SYSTEM_AARCH64} ${SHUNT_ARM64_KERNEL}
-    ${ARM64_INITRAMFS} ${ARM64_SYSTEM_LOG} 1500)
-else()
-  add_test(NAME arm64_system_boots COMMAND sh -c "echo 'skipped: there is no qemu-system-aarch64 (qemu-system-arm)'; exit 77")
-endif()
+add_test(NAME arm64_system_boots COMMAND Python3::Interpreter ${ARM64_DIR}/system.py boot qemu-system-aarch64 ${SHUNT_ARM64_KERNEL}
+  ${ARM64_INITRAMFS} ${ARM64_SYSTEM_LOG} 1500)
 set_tests_properties(arm64_system_boots PROPERTIES LABELS arm64-system FIXTURES_SETUP arm64_system TIMEOUT 1600 SKIP_RETURN_CODE 77 PROCESSORS 2)
 foreach(name ${ARM64_SYSTEM_TESTS})
-  add_test(NAME arm64_system.${name} COMMAND Python3::Interpreter ${ARM64_DIR}/system.py result ${ARM64_SYSTEM_LOG} ${name})
+  set(expected)
+  if(name STREQUAL "c_host") # not a word that a plug-in is out of reach
+    set(expected ${PROJECT_SOURCE_DIR}/examples/c-host/expected.txt)
+  endif()
+  add_test(NAME arm64_system.${name} COMMAND Python3::Interpreter ${ARM64_DIR}/system.py result ${ARM64_SYSTEM_LOG} ${name} ${expected})
   set_tests_properties(arm64_system.${name} PROPERTIES LABELS arm64-system FIXTURES_REQUIRED arm64_system SKIP_RETURN_CODE 77)
 endforeach()
 if(SHUNT_LLVM)

@@ -17,7 +17,7 @@ for what in "$@"; do
 		while read -r name limit command; do
 			[[ -n $command ]] || continue
 			# shellcheck disable=SC2086 # the list's words are the arguments
-			timeout "$limit" $command >"$name.log" 2>&1 </dev/null
+			timeout "$limit" env $command >"$name.log" 2>&1 </dev/null
 			status=$?
 			case $status in
 			0) passed=$((passed + 1)) && echo "passed: $name" ;;

@@ -2,7 +2,8 @@
 /*
  * What Shunt relies on of an arm64 machine and its kernel, each tried: code written through one view runs through the other, replaced code is
  * replaced for threads that run it, restartable sequences restart, indirect branches land on landing pads only, unused bytes trap.
- * A line a check; those that the machine cannot show say why. Exit status 1 when one failed.
+ * A line a check; those that the machine cannot show say why. Exit status 1 when one failed; with the argument `all` also when one could
+ * not be shown.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -28,6 +29,7 @@
 #define MOV_W0(imm) (0x52800000u | (imm) << 5)
 
 static unsigned nr_failed;
+static bool must_all; /* nothing may be left unchecked */
 
 static void report(const char *check, const char *why_not)
 {
@@ -175,6 +177,8 @@ static void check_rseq(void)
 		report("restartable sequences count exactly", shunt_error());
 		return;
 	}
+	if (must_all)
+		report("per-CPU numbers come from rseq", index.source == SHUNT_CPU_RSEQ ? NULL : "this machine has no rseq");
 	for (int i = 0; i < NR_THREADS; i++)
 		if (pthread_create(&threads[i], NULL, add, counter) != 0)
 			exit(1);
@@ -204,6 +208,7 @@ static void check_landing_pads(void)
 
 	if (!shunt_machine_guard_prot()) {
 		printf("landing pads: not checked, this CPU or kernel has no BTI\n");
+		nr_failed += must_all;
 		return;
 	}
 	block = place(NULL, padded, sizeof(padded));
@@ -241,7 +246,7 @@ static void check_traps(void)
 		report("freed code traps", signal_of(rx) == SIGILL ? NULL : "a freed function still runs");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct shunt_pack_stats stats;
 #if defined(__aarch64__)
@@ -252,13 +257,17 @@ int main(void)
 	       (int)(ctr >> 29 & 1), 4 << (ctr >> 16 & 15), 4 << (ctr & 15));
 #endif
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	must_all = argc > 1 && strcmp(argv[1], "all") == 0;
 	check_views();
 	check_other_threads();
 	check_rseq();
 	check_landing_pads();
 	check_traps();
-	if (shunt_pack_get_stats(NULL, &stats) == 0)
-		printf("packs: %s, page size %zu, %llu bytes of code mapped by 2 MiB entries\n", shunt_backing_name(stats.backing),
-		       shunt_machine_page_size(), (unsigned long long)stats.bytes_huge);
+	if (shunt_pack_get_stats(NULL, &stats) != 0)
+		return 1;
+	printf("packs: %s, page size %zu, %llu bytes of code mapped by 2 MiB entries\n", shunt_backing_name(stats.backing),
+	       shunt_machine_page_size(), (unsigned long long)stats.bytes_huge);
+	if (must_all)
+		report("packs are mapped by 2 MiB entries", stats.bytes_huge ? NULL : "the kernel collapsed nothing");
 	return nr_failed != 0;
 }

@@ -1,13 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Runs tests on an emulated arm64 machine. system.py boot QEMU KERNEL INITRAMFS LOG SECONDS boots it, which runs the tests of its list and
-switches itself off; system.py result LOG NAME gives the outcome of one of them, its output and its exit status."""
+switches itself off; system.py result LOG NAME [EXPECTED] gives the outcome of one of them, its output and its exit status, 1 when the output is
+not what the file EXPECTED holds."""
+import os
 import re
+import shutil
 import subprocess
 import sys
 
+SKIP = 77
+
 
 def boot(qemu, kernel, initramfs, log, seconds):
+    if not os.path.exists(kernel):
+        return skip(log, f"there is no kernel for the test machine at {kernel} (cmake/arm64/kernel.sh fetches it)")
+    if not shutil.which(qemu):
+        return skip(log, "there is no qemu-system-aarch64 (qemu-system-arm)")
     command = [qemu, "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "3072", "-nic", "none", "-accel", "tcg,thread=multi", "-display", "none",
                "-serial", "stdio", "-monitor", "none", "-no-reboot", "-kernel", kernel, "-initrd", initramfs,
                "-append", "console=ttyAMA0 quiet loglevel=1 panic=-1"]
@@ -31,17 +40,32 @@ def boot(qemu, kernel, initramfs, log, seconds):
     return 0
 
 
+def skip(log, reason):
+    """Tests of the machine find the reason in the log."""
+    with open(log, "w", encoding="utf-8") as out:
+        print(f"skipped: {reason}", file=out)
+    print(f"skipped: {reason}")
+    return SKIP
+
+
 def read(log):
     with open(log, encoding="utf-8", errors="replace") as file:
         return file.read().replace("\r", "")
 
 
-def result(log, name):
-    found = re.search(rf"^@@ begin {re.escape(name)}\n(.*?)^@@ end {re.escape(name)} (\d+) \S+$", read(log), re.MULTILINE | re.DOTALL)
+def result(log, name, expected=None):
+    text = read(log)
+    if text.startswith("skipped: "):
+        print(text.strip())
+        return SKIP
+    found = re.search(rf"^@@ begin {re.escape(name)}\n(.*?)^@@ end {re.escape(name)} (\d+) \S+$", text, re.MULTILINE | re.DOTALL)
     if not found:
         print(f"the machine did not run {name} to its end")
         return 1
     print(found[1].strip("\n"))
+    if expected and found[1].strip("\n") != read(expected).strip("\n"):
+        print(f"this is not what {expected} says")
+        return 1
     return int(found[2])
 
 
