@@ -5,6 +5,11 @@ if(SHUNT_LLVM)
     COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/e2e/test_compile.py $<TARGET_FILE:shunt> ${PROJECT_SOURCE_DIR}/examples/data/mixed.pcap)
   set_tests_properties(e2e_compile PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 300)
 endif()
+# An LLVM whose nest register is another one is refused when it is configured, by a sentence.
+add_test(NAME another_nest_register_is_refused COMMAND ${CMAKE_COMMAND} -DSHUNT_LLC=${CMAKE_CURRENT_LIST_DIR}/arm64/other_llc.sh
+  -DLLVM_PACKAGE_VERSION=0 -P ${PROJECT_SOURCE_DIR}/cmake/nest_register.cmake)
+set_tests_properties(another_nest_register_is_refused PROPERTIES LABELS unit TIMEOUT 30 WILL_FAIL OFF
+  PASS_REGULAR_EXPRESSION "does not pass nest arguments in r10 on[ \n]+x86_64-linux-gnu.*build with LLVM 19")
 if(NOT CMAKE_CROSSCOMPILING OR NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   return()
 endif()
