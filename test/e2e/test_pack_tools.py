@@ -71,9 +71,9 @@ class Perf(unittest.TestCase):
             if not os.path.exists(data):
                 self.skipTest("perf may not record here: " + record.stderr.strip().splitlines()[-1])
             report = subprocess.run(["perf", "report", "-i", data, "--stdio", "--sort", "symbol"], capture_output=True, text=True, timeout=200)
-        for path in pathlib.Path("/tmp").glob("perf-*.map"):
-            if "jitted_spin" in path.read_text(errors="replace"):
-                path.unlink()
+            pids = subprocess.run(["perf", "script", "-i", data, "-F", "pid"], capture_output=True, text=True, timeout=200).stdout.split()
+        for pid in set(pids):  # not by what is in the maps: another run of this test may still need its own
+            pathlib.Path(f"/tmp/perf-{pid}.map").unlink(missing_ok=True)
         share = re.search(r"([\d.]+)%\s+\[\.\] jitted_spin", report.stdout)
         self.assertTrue(share, report.stdout + report.stderr)
         return float(share.group(1))
@@ -86,6 +86,7 @@ class Perf(unittest.TestCase):
             child = host.stdout.readline().strip()
             self.assertGreater(self.share_of_spin("-p", child, "--", "sleep", "0.5"), 50)
             self.assertIn("done", host.stdout.read())
+        pathlib.Path(f"/tmp/perf-{host.pid}.map").unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
