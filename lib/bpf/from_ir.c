@@ -44,15 +44,20 @@ static bool begins_with(const char *bytes, size_t len, const char *word)
 	return len >= strlen(word) && !memcmp(bytes, word, strlen(word));
 }
 
+static bool is_bitcode(const char *bytes, size_t len)
+{
+	return begins_with(bytes, len, "BC\xc0\xde") || begins_with(bytes, len, "\xde\xc0\x17\x0b");
+}
+
 bool bpf_is_ir(const void *bytes, size_t len, const char *name)
 {
-	static const char *const beginnings[] = { "BC\xc0\xde", "\xde\xc0\x17\x0b", "; ModuleID", "source_filename", "target triple", "target datalayout" };
+	static const char *const beginnings[] = { "; ModuleID", "source_filename", "target triple", "target datalayout" };
 	const char *suffix = strrchr(name, '.');
 
 	for (size_t i = 0; i < sizeof(beginnings) / sizeof(*beginnings); i++)
 		if (begins_with(bytes, len, beginnings[i]))
 			return true;
-	return suffix && !strcmp(suffix, ".ll") && !begins_with(bytes, len, "\177ELF");
+	return is_bitcode(bytes, len) || (suffix && !strcmp(suffix, ".ll") && !begins_with(bytes, len, "\177ELF"));
 }
 
 /* ---- the child ------------------------------------------------------------------------------------------------ */
@@ -137,6 +142,7 @@ static int compile(const void *bytes, size_t len, const char *name, LLVMMemoryBu
 	LLVMModuleRef module;
 	LLVMTargetRef target;
 	LLVMTargetMachineRef machine;
+	LLVMMemoryBufferRef buffer;
 	char *message = NULL, cpu[8];
 	int err;
 
@@ -146,7 +152,9 @@ static int compile(const void *bytes, size_t len, const char *name, LLVMMemoryBu
 	LLVMInitializeBPFAsmPrinter();
 	LLVMInitializeBPFAsmParser();
 	LLVMContextSetDiagnosticHandler(context, take_diagnostic, sentence);
-	if (LLVMParseIRInContext(context, LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, len, "line"), &module, &message))
+	/* LLVM's sentence begins with the name of the buffer, and a line's number where there are lines. */
+	buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, len, is_bitcode(bytes, len) ? "bitcode" : "line");
+	if (LLVMParseIRInContext(context, buffer, &module, &message))
 		return refuse(name, "cannot be read as LLVM IR", message);
 	err = check_triple(module, name);
 	if (err)
@@ -266,8 +274,8 @@ static int read_all(int fd, void *bytes, size_t len, int64_t deadline)
 	return 0;
 }
 
-/* LLVM's last words: the line that says "LLVM ERROR", else the first one. */
-static void last_words(int printed, char *words, size_t room)
+/* LLVM's last words: what stands behind "LLVM ERROR", else the first line, else what ended the child. */
+static int fail_ended(const char *name, int printed, int status)
 {
 	char text[MAX_SENTENCE] = "", *line;
 	ssize_t got = pread(printed, text, sizeof(text) - 1, 0);
@@ -276,13 +284,15 @@ static void last_words(int printed, char *words, size_t room)
 	line = strstr(text, "LLVM ERROR: ");
 	line = line ? line + strlen("LLVM ERROR: ") : text;
 	line[strcspn(line, "\n")] = 0;
-	snprintf(words, room, "%s", *line ? line : "it gives no reason");
+	if (!*line && WIFSIGNALED(status))
+		snprintf(text, sizeof(text), "%s", strsignal(WTERMSIG(status)));
+	return shunt_fail(EINVAL, "%s: LLVM ends over this module: %s", name, *line ? line : *text ? text : "it gives no reason");
 }
 
-static int receive(int answers, int printed, const char *name, uint8_t **out, size_t *out_len)
+/* -EPIPE, without a sentence, when the child has ended before. */
+static int receive(int answers, const char *name, uint8_t **out, size_t *out_len)
 {
 	int64_t deadline = now_ms() + CHILD_SECONDS * 1000;
-	char words[MAX_SENTENCE];
 	struct answer answer;
 	uint8_t *bytes = NULL;
 	int err = read_all(answers, &answer, sizeof(answer), deadline);
@@ -296,26 +306,22 @@ static int receive(int answers, int printed, const char *name, uint8_t **out, si
 			return shunt_fail(ENOMEM, "%s: no memory for its object", name);
 		err = read_all(answers, bytes, answer.len, deadline);
 	}
-	if (err || answer.err) {
-		if (err == -EPIPE) {
-			last_words(printed, words, sizeof(words));
-			err = shunt_fail(EINVAL, "%s: LLVM ends over this module: %s", name, words);
-		} else if (err) {
-			err = shunt_fail(-err, "%s: compiling the module: %s", name, strerror(-err));
-		} else {
-			err = shunt_fail(answer.err, "%.*s", (int)answer.len, (const char *)bytes);
-		}
-		free(bytes);
-		return err;
+	if (!err && !answer.err) {
+		*out = bytes;
+		*out_len = answer.len;
+		return 0;
 	}
-	*out = bytes;
-	*out_len = answer.len;
-	return 0;
+	if (!err)
+		err = shunt_fail(answer.err, "%.*s", (int)answer.len, (const char *)bytes);
+	else if (err != -EPIPE)
+		err = shunt_fail(-err, "%s: compiling the module: %s", name, strerror(-err));
+	free(bytes);
+	return err;
 }
 
 int bpf_from_ir(const void *bytes, size_t len, const char *name, uint8_t **out, size_t *out_len)
 {
-	int printed = memfd_create("shunt-ir", MFD_CLOEXEC), answers[2] = { -1, -1 }, err = 0;
+	int printed = memfd_create("shunt-ir", MFD_CLOEXEC), answers[2] = { -1, -1 }, status = 0, err = 0;
 	pid_t pid = -1;
 
 	if (len > BPF_OBJECT_MAX_BYTES)
@@ -332,12 +338,15 @@ int bpf_from_ir(const void *bytes, size_t len, const char *name, uint8_t **out, 
 	if (answers[1] >= 0)
 		close(answers[1]);
 	if (!err)
-		err = receive(answers[0], printed, name, out, out_len);
+		err = receive(answers[0], name, out, out_len);
 	if (pid > 0) {
-		kill(pid, SIGKILL); /* it has nothing left to say */
-		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		if (err != -EPIPE)
+			kill(pid, SIGKILL); /* it has nothing left to say */
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
 	}
+	if (err == -EPIPE)
+		err = fail_ended(name, printed, status);
 	if (answers[0] >= 0)
 		close(answers[0]);
 	if (printed >= 0)
