@@ -49,10 +49,10 @@ struct shunt_target {
 
 	/*
 	 * Emits plan's tree. Sticky -ERANGE when a program is out of reach of code's address, -EINVAL when the plan breaks its rules.
-	 * The length depends on that address modulo 16 only, so a tree may be measured (-ERANGE or not) before it has a place.
+	 * The length depends on that address modulo 64 only, so a tree may be measured (-ERANGE or not) before it has a place.
 	 */
 	void (*emit_tree)(struct shunt_code *code, const struct shunt_plan *plan, enum shunt_fallback fallback);
-	/* The first half of that, for an address that is `addr` modulo 16; see targets/tree.h for the second. 0, -EINVAL, -ENOMEM. */
+	/* The first half of that, for an address that is `addr` modulo 64; see targets/tree.h for the second. 0, -EINVAL, -ENOMEM. */
 	int (*lay_out_tree)(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr);
 
 	/* Emits a function that returns value, in at most 16 bytes where value is 0. */

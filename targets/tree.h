@@ -6,7 +6,7 @@
  * short and grow until every one reaches: only numbers are added up until then, and each instruction is emitted once. The emitter checks
  * that every node came out where the layout has it.
  *
- * A length depends on the programs' distances from each other and on the address modulo 16, never on the distance from the tree
+ * A length depends on the programs' distances from each other and on the address modulo 64, never on the distance from the tree
  * to the programs: a tree may be measured before it has an address.
  */
 #ifndef TARGETS_TREE_H
@@ -61,7 +61,7 @@ struct shunt_tree {
 };
 
 /*
- * Lays plan out for an address that is `addr` modulo 16: 0 and tree->len is known, or -EINVAL for a plan that breaks the rules of
+ * Lays plan out for an address that is `addr` modulo 64: 0 and tree->len is known, or -EINVAL for a plan that breaks the rules of
  * targets/plan.h, -ENOMEM. plan stays the caller's and outlives the tree. After 0, shunt_tree_fini() when done.
  */
 int shunt_tree_lay_out(struct shunt_tree *tree, const struct shunt_plan *plan, enum shunt_fallback fallback, uint64_t addr,

@@ -168,6 +168,7 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 #define JMP_REG_LEN 4u /* and the int3 behind it */
 #define LFENCE_LEN 3u
 #define RETPOLINE_LEN 18u
+#define CACHE_LINE 64u
 
 static uint16_t cmp_imm_len(uint64_t value)
 {
@@ -271,6 +272,12 @@ static void emit_count(const struct shunt_tree *tree, struct shunt_code *code, u
 
 static void measure(struct shunt_tree *tree)
 {
+	/*
+	 * A retpoline's return is mispredicted by design, so whoever comes through one fetches all that leads to it anew: it is in one cache
+	 * line where pointers outside the programs come out (1.08 instead of 1.12 times a bare one). Not when it is all there is.
+	 */
+	if (tree->fallback == SHUNT_FALLBACK_RETPOLINE && tree->first_fallback)
+		tree->nodes[tree->first_fallback].align_mask = CACHE_LINE - 1;
 	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++)
 		measure_node(tree, i, &tree->nodes[i]);
 }

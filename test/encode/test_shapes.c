@@ -293,7 +293,14 @@ Test(shapes, with_retpolines_have_two_and_jump_to_one)
 	make_plan(&plan, programs, 48, 4096, SHUNT_PLAN_OP_RANGE, false, 1);
 	jump = emit(&shunt_target_x86_64, &plan, SHUNT_FALLBACK_JUMP, bytes, sizeof(bytes));
 	retpoline = emit(&shunt_target_x86_64, &plan, SHUNT_FALLBACK_RETPOLINE, bytes, sizeof(bytes));
-	cr_expect_leq(retpoline, jump + 48 + 2 * 14 + 8, "%zu for %zu", retpoline, jump);
+	cr_expect_leq(retpoline, jump + 48 + 2 * 14 + 8 + 63, "%zu for %zu", retpoline, jump);
+	/* The first one lies in one cache line: call, pause, lfence, jmp, mov, ret. */
+	for (size_t at = 0, first = 0; at + 18 <= retpoline && !first; at++) {
+		if (memcmp(bytes + at, "\xe8\x07\x00\x00\x00\xf3\x90", 7) != 0)
+			continue;
+		cr_expect_eq((TREE_ADDR + at) % 64, 0);
+		first = at;
+	}
 	free((void *)plan.nodes);
 }
 
@@ -312,9 +319,10 @@ Test(shapes, take_the_short_jump_exactly_as_long_as_it_reaches)
 		nodes[plan.nr_nodes++].op = SHUNT_PLAN_OP_FALLBACK;
 		nodes[0].node = plan.nr_nodes;
 		nodes[plan.nr_nodes++].op = SHUNT_PLAN_OP_FALLBACK;
-		for (enum shunt_fallback fallback = SHUNT_FALLBACK_JUMP; fallback <= SHUNT_FALLBACK_LFENCE; fallback++) {
+		/* Retpolines have padding before them, which the next test looks at. */
+		for (enum shunt_fallback fallback = SHUNT_FALLBACK_JUMP; fallback <= SHUNT_FALLBACK_LFENCE; fallback += 2) {
 			emit(&shunt_target_x86_64, &plan, fallback, bytes, sizeof(bytes));
-			skipped = nr_equal * 16 + (fallback == SHUNT_FALLBACK_JUMP ? 4 : fallback == SHUNT_FALLBACK_LFENCE ? 7 : 18);
+			skipped = nr_equal * 16 + (fallback == SHUNT_FALLBACK_JUMP ? 4 : 7);
 			if (skipped <= 127)
 				cr_expect(bytes[10] == 0x77 && bytes[11] == skipped, "%zu", skipped);
 			else

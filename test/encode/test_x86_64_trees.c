@@ -136,7 +136,7 @@ static void emit_tree(struct tree *tree, uint8_t *at, const struct shunt_plan *p
 	shunt_target_x86_64.emit_tree(&measure, plan, fallback);
 	cr_assert_eq(measure.len, code.len);
 	cr_assert_eq(measure.error, 0);
-	shunt_code_init(&measure, NULL, 0, (uint64_t)at % 16);
+	shunt_code_init(&measure, NULL, 0, (uint64_t)at % 64);
 	shunt_target_x86_64.emit_tree(&measure, plan, fallback);
 	cr_assert_eq(measure.len, code.len);
 	*tree = (struct tree){ .start = (uint64_t)at, .head = (uint64_t)at, .len = code.len, .fallback = fallback, .plan = plan };
@@ -242,7 +242,7 @@ Test(x86_64_trees, in_parts_lead_every_program_and_nothing_else_to_itself)
 	uint64_t seed = 23;
 
 	set_up();
-	for (unsigned i = 0; i < 30; i++) {
+	for (unsigned i = 0; i < 16; i++) {
 		uint32_t nr = 1 + (uint32_t)(shape_random(&seed) % (i % 8 ? 600 : PLANS_MAX));
 		struct tree tree = { .start = (uint64_t)region, .fallback = fallbacks[i % 3] };
 		struct shunt_code code;
@@ -271,7 +271,7 @@ Test(x86_64_trees, with_counts_count_each_program_in_the_row_of_the_thread_s_num
 	uint64_t seed = 52;
 
 	set_up();
-	for (unsigned i = 0; i < 60; i++) {
+	for (unsigned i = 0; i < 30; i++) {
 		uint32_t nr = 1 + (uint32_t)(shape_random(&seed) % 300);
 		struct shunt_plan_counts counts = { .rows = (uint64_t)(uintptr_t)rows, .row_shift = ROW_SHIFT, .row_bits = i % 3 ? 3 : 0, .words = words,
 						    .number_offset = (int32_t)((char *)&number - (char *)__builtin_thread_pointer()) };
