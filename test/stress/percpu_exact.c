@@ -2,8 +2,8 @@
 /*
  * Compiled BPF programs count per CPU with the policy `exact`, with more threads than CPUs: nothing may be lost. With `plain` and the load
  * far from the store something must be, or this test would see nothing. Code is freed and its place reused while threads that ran it sleep.
- * SHUNT_EXACT_ADDS: increments a case. Argument "thread": numbered threads are the index source. Without Criterion, whose runner does not
- * start under ThreadSanitizer.
+ * SHUNT_EXACT_ADDS: increments a case; 10^8 where SHUNT_STRESS_SECONDS asks for a long run. Argument "thread": numbered threads are the
+ * index source. Without Criterion, whose runner does not start under ThreadSanitizer.
  */
 #include <shunt/bpf.h>
 #include <shunt/log.h>
@@ -334,6 +334,8 @@ int main(int argc, char **argv)
 
 	if (text && strtoull(text, NULL, 10))
 		nr_adds = strtoull(text, NULL, 10);
+	if (getenv("SHUNT_STRESS_SECONDS"))
+		nr_adds = 100000000;
 	numbered = argc > 1 && !strcmp(argv[1], "thread");
 	if (numbered)
 		MUST(shunt_percpu_use_threads() == 0);
