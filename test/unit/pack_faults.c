@@ -32,6 +32,13 @@ struct life {
 	void *host_page;
 };
 
+/* Sanitizers take many times as long for a life: they see each fourth point, another one in each kind of life. */
+#ifdef __SANITIZE_ADDRESS__
+#define STRIDE 4
+#else
+#define STRIDE 1
+#endif
+
 static unsigned nr_points, nr_reported;
 static unsigned at_point;
 static bool sweep_on; /* the second sweep */
@@ -300,7 +307,7 @@ static unsigned fail_each(void (*live)(const struct shunt_arena_options *options
 	inject.nr_calls = 0;
 	live(options);
 	nr = inject.nr_calls;
-	for (at_point = 1; at_point <= nr; at_point++) {
+	for (at_point = 1 + nr_points % STRIDE; at_point <= nr; at_point += STRIDE) {
 		unsigned nr_maps = count_maps(is_shared_or_reserved), nr_fds = count_fds();
 
 		inject.nr_calls = 0;
@@ -319,7 +326,8 @@ static const enum kind elsewhere[] = { PIPE2, POLL, THREAD_CREATE, DUP_FD };
 
 static void print_covered(const char *what)
 {
-	printf("%s: %u injection points, all of them failed once, %u came to the caller; calls failed:", what, nr_points, nr_reported);
+	printf("%s: %u injection points, %s failed once, %u came to the caller; calls failed:", what, nr_points,
+	       STRIDE == 1 ? "all of them" : "each fourth of them (sanitizer)", nr_reported);
 	for (int kind = MMAP; kind < NR_KINDS; kind++) {
 		bool expected = true;
 
@@ -328,7 +336,7 @@ static void print_covered(const char *what)
 		expected &= !sweep_on || kind < NODE_HERE || kind > PREFER_NODE; /* of the first sweep only */
 		for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
 			expected &= elsewhere[i] != (enum kind)kind;
-		cr_assert(!expected || inject.nr_failed[kind], "%s never failed", kind_names[kind]);
+		cr_assert(!expected || STRIDE > 1 || inject.nr_failed[kind], "%s never failed", kind_names[kind]);
 	}
 	printf("\n");
 	fflush(stdout);
