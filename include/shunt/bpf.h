@@ -51,12 +51,14 @@ struct shunt_bpf_options {
 	size_t nr_maps;
 };
 
-/* Opens an object: an ELF file, or LLVM IR of clang -target bpf -emit-llvm (bitcode or text, any -O; compiled in a child process, so that IR
- * over which LLVM ends its process is an -EINVAL, too). options may be NULL, are copied (strings too). The object holds its maps. -EINVAL: not a BPF object, or a broken one (section,
- * symbol or instruction in shunt_error()), or a map that the kernel would refuse too; -ENOTSUP: a feature not supported (a feature that only
- * some program needs does not fail the opening: shunt_bpf_program_unsupported); -EFBIG, -E2BIG: above a limit; -ENOMEM; -ENOENT, -EACCES...: the
- * file. Nothing is kept on failure.
- * from_memory: name is for messages; the bytes may go when it returns. MT-safe; one object is for one thread at a time until compiled. */
+/* Opens an object: an ELF file, or LLVM IR of clang -target bpf -emit-llvm (bitcode or text, any -O). IR is compiled in a forked child process, so
+ * that a module over which LLVM ends its process is an -EINVAL, too; where another thread was inside one of LLVM's locks at that moment, the
+ * child is given up after two minutes (-ETIMEDOUT). options may be NULL, are copied (strings too, maps not). The object holds its maps.
+ * -EINVAL: not a BPF object, or a broken one (section, symbol or instruction in shunt_error()), or a map that the kernel would refuse too;
+ * -ENOTSUP: a feature not supported (a feature that only some program needs does not fail the opening: shunt_bpf_program_unsupported);
+ * -EFBIG, -E2BIG: above a limit; -ENOMEM; -ENOENT, -EACCES...: the file. Nothing is kept on failure.
+ * from_memory: name is for messages, and one that ends in .ll is that of IR as text; the bytes may go when it returns. MT-safe; one object is for
+ * one thread at a time until compiled. */
 SHUNT_API int shunt_bpf_open_file(const char *path, const struct shunt_bpf_options *options, struct shunt_bpf_object **out);
 SHUNT_API int shunt_bpf_open_memory(const void *bytes, size_t len, const char *name, const struct shunt_bpf_options *options,
 				    struct shunt_bpf_object **out);
