@@ -76,7 +76,7 @@ void pack_shuffle(uint32_t *order, uint32_t nr)
 }
 
 /* Of all threads, so that a reclaimer's work counts wherever it is done; and others' work on the machine does not. */
-static double cpu_ns(void)
+double pack_cpu_ns(void)
 {
 	struct timespec now;
 
@@ -152,13 +152,13 @@ static void measure(const struct peer *peer, uint32_t nr, struct result *out)
 	nr_maps = count_mappings();
 	memory = memory_in_use();
 
-	start = cpu_ns();
+	start = pack_cpu_ns();
 	for (done = 0; done < nr; done++) {
 		program_number(code, done);
 		if (peer->install(code, PROGRAM_LEN, &programs[done]) != 0)
 			break;
 	}
-	out->install_ns = (cpu_ns() - start) / done;
+	out->install_ns = (pack_cpu_ns() - start) / done;
 	out->nr = done;
 	for (uint32_t i = 0; i < done; i++)
 		out->wrong |= program_call(programs[i].rx) != i;
@@ -174,12 +174,12 @@ static void measure(const struct peer *peer, uint32_t nr, struct result *out)
 
 	pack_shuffle(order, done);
 	nr_released = peer->nr_released && peer->nr_released < done ? peer->nr_released : done;
-	start = cpu_ns();
+	start = pack_cpu_ns();
 	for (uint32_t i = 0; i < nr_released; i++)
 		out->wrong |= peer->release(&programs[order[i]]) != 0;
 	if (peer->settle)
 		out->wrong |= peer->settle() != 0;
-	out->release_ns = (cpu_ns() - start) / nr_released;
+	out->release_ns = (pack_cpu_ns() - start) / nr_released;
 	free(programs);
 	free(order);
 }

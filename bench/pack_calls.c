@@ -99,11 +99,11 @@ static void measure_calls(const struct peer *peer, uint32_t nr, struct calls *ou
 	sum = 0;
 	if (counter >= 0)
 		ioctl(counter, PERF_EVENT_IOC_ENABLE, 0);
-	start = pack_now_ns();
+	start = pack_cpu_ns();
 	for (uint32_t round = 0; round < nr_rounds; round++)
 		for (uint32_t i = 0; i < nr; i++)
 			sum += program_call(sequence[i]);
-	out->ns = (pack_now_ns() - start) / ((double)nr * nr_rounds);
+	out->ns = (pack_cpu_ns() - start) / ((double)nr * nr_rounds);
 	out->misses = counter >= 0 ? counter_stop(counter) / ((double)nr * nr_rounds) : -1;
 	out->good &= sum == expected * nr_rounds;
 	if (counter >= 0)
@@ -146,7 +146,7 @@ bool pack_table_calls(void)
 	static const uint32_t counts[] = { 160, 512, 2048, 8192 };
 	bool counted = true;
 
-	printf("\nN programs called in shuffled order, ns a call (iTLB misses a call), median of %d\n", NR_REPEATS);
+	printf("\nN programs called in shuffled order, ns of processor time a call (iTLB misses a call), median of %d\n", NR_REPEATS);
 	printf("%-8s %20s %20s %20s   %10s %10s\n", "N", "page per program", "4 KiB packs", "2 MiB packs", "pack/page", "2 MiB/4 KiB");
 	for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
 		double ns[NR_PEERS][NR_REPEATS], misses[NR_PEERS][NR_REPEATS], median[NR_PEERS];

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 double pack_now_ns(void);
+double pack_cpu_ns(void); /* of this process */
 double pack_median(double *values, int nr);
 void pack_shuffle(uint32_t *order, uint32_t nr);
 void pack_pin(int cpu);
