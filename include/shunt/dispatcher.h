@@ -106,7 +106,7 @@ SHUNT_API int shunt_dispatcher_set_weights(struct shunt_dispatcher *dispatcher, 
 
 /*
  * Counts from now on how often calls reach each attached program by the tree, or stops that; in one patch. Off at first. A call that hits then
- * takes four or five instructions more, 0.4 to 1 ns (bench_dispatch); one that misses, nothing. Counts are kept for each CPU and added to
+ * takes four or five instructions more, 0.3 to 1 ns (bench_dispatch); one that misses, nothing. Counts are kept for each CPU and added to
  * without atomics, so one may be lost when a thread moves to another CPU at that very moment; where CPU numbers are not to be had they are
  * kept in one place and threads lose more. -ENOMEM: as it was. MT-safe, never waits.
  */
