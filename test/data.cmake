@@ -25,6 +25,11 @@ foreach(name map percpu)
   set_tests_properties(stress_${name} PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 300)
 endforeach()
 
+if(SHUNT_LLVM)
+  shunt_add_criterion(percpu_area LABELS exec SOURCES exec/percpu_area.c LIBS shunt_llvm_headers shunt_llvm)
+  set_tests_properties(percpu_area PROPERTIES ENVIRONMENT
+    "ASAN_OPTIONS=detect_odr_violation=0;LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/lsan.supp")
+endif()
 # Random programs on random maps, with and without the passes; the second time without rseq.
 if(SHUNT_LLVM)
   add_executable(percpu_random exec/percpu_random.c)
