@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,19 @@ bool bpf_is_ir(const void *bytes, size_t len, const char *name)
 
 /* ---- the child ------------------------------------------------------------------------------------------------ */
 
+/* The child's sentence. Not shunt_fail's: the host's log callback has no business here, and a thread of the host's may have held its lock. */
+static char reason[MAX_SENTENCE];
+
+static int __attribute__((format(printf, 2, 3))) give_up(int err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason, sizeof(reason), format, args);
+	va_end(args);
+	return -err;
+}
+
 static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 {
 	char *sentence = user, *text;
@@ -80,7 +94,7 @@ static int refuse(const char *name, const char *what, char *message)
 
 	if (message)
 		message[strcspn(message, "\n")] = 0;
-	err = shunt_fail(EINVAL, "%s: %s: %s", name, what, message ? message : "LLVM gives no reason");
+	err = give_up(EINVAL, "%s: %s: %s", name, what, message ? message : "LLVM gives no reason");
 
 	LLVMDisposeMessage(message);
 	return err;
@@ -91,9 +105,9 @@ static int check_triple(LLVMModuleRef module, const char *name)
 	const char *triple = LLVMGetTarget(module);
 
 	if (!strncmp(triple, "bpfeb", strlen("bpfeb")))
-		return shunt_fail(ENOTSUP, "%s: the module is for big-endian BPF; compile it with -target bpfel", name);
+		return give_up(ENOTSUP, "%s: the module is for big-endian BPF; compile it with -target bpfel", name);
 	if (strcmp(triple, "bpf") && strcmp(triple, "bpfel") && strncmp(triple, "bpf-", 4) && strncmp(triple, "bpfel-", 6))
-		return shunt_fail(EINVAL, "%s: the module's target triple '%s' is not bpf; compile it with clang -target bpf -emit-llvm", name, triple);
+		return give_up(EINVAL, "%s: the module's target triple '%s' is not bpf; compile it with clang -target bpf -emit-llvm", name, triple);
 	return 0;
 }
 
@@ -126,7 +140,7 @@ static int optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, const ch
 	LLVMDisposePassBuilderOptions(options);
 	if (error) {
 		char *message = LLVMGetErrorMessage(error);
-		int err = shunt_fail(EINVAL, "%s: LLVM cannot optimise the module: %s", name, message);
+		int err = give_up(EINVAL, "%s: LLVM cannot optimise the module: %s", name, message);
 
 		LLVMDisposeErrorMessage(message);
 		return err;
@@ -166,12 +180,12 @@ static int compile(const void *bytes, size_t len, const char *name, LLVMMemoryBu
 	choose_cpu(module, cpu, sizeof(cpu));
 	machine = LLVMCreateTargetMachine(target, LLVMGetTarget(module), cpu, "", LLVMCodeGenLevelDefault, LLVMRelocDefault, LLVMCodeModelDefault);
 	if (!machine)
-		return shunt_fail(ENOTSUP, "%s: this LLVM has no code generator for BPF", name);
+		return give_up(ENOTSUP, "%s: this LLVM has no code generator for BPF", name);
 	err = optimise(module, machine, name);
 	if (!err && LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, object))
 		err = refuse(name, "does not compile", message);
 	if (!err && *sentence)
-		err = shunt_fail(EINVAL, "%s: does not compile: %s", name, sentence);
+		err = give_up(EINVAL, "%s: does not compile: %s", name, sentence);
 	return err;
 }
 
@@ -233,9 +247,9 @@ __attribute__((noreturn)) static void child(const void *bytes, size_t len, const
 	be_alone(printed);
 	err = compile(bytes, len, name, &object);
 	answer.err = -err;
-	answer.len = (uint32_t)(err ? strlen(shunt_error()) : LLVMGetBufferSize(object));
+	answer.len = (uint32_t)(err ? strlen(reason) : LLVMGetBufferSize(object));
 	write_all(answers, &answer, sizeof(answer));
-	write_all(answers, err ? shunt_error() : LLVMGetBufferStart(object), answer.len);
+	write_all(answers, err ? reason : LLVMGetBufferStart(object), answer.len);
 	_exit(0);
 }
 
