@@ -12,9 +12,19 @@
 #include "runtime/pack/pack_names.h"
 #include "runtime/pack/pack_unwind.h"
 
-static void free_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early);
+/* What is given early wants shunt_space_give_done. */
+static void free_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
+{
+	if (shunt_pack_is_open(pack) && pack->shelf->open.next == first + nr) {
+		shunt_pack_uncut(pack, first, nr);
+	} else if (early) {
+		shunt_space_give_early(&pack->space, first, nr);
+	} else {
+		shunt_space_give(&pack->space, first, nr);
+	}
+}
 
-/* Makes the chunks of a block that is neither live nor dying any more free. What is given early wants shunt_space_give_done. */
+/* Makes the chunks of a block that is neither live nor dying any more free. */
 static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
 {
 	if (pack->nr_slots > 1) {
@@ -28,17 +38,6 @@ static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bo
 			shunt_space_shorten(&pack->space, first + nr - 1, first);
 	} else {
 		free_chunks(pack, first, nr, early);
-	}
-}
-
-static void free_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bool early)
-{
-	if (shunt_pack_is_open(pack) && pack->shelf->open.next == first + nr) {
-		shunt_pack_uncut(pack, first, nr);
-	} else if (early) {
-		shunt_space_give_early(&pack->space, first, nr);
-	} else {
-		shunt_space_give(&pack->space, first, nr);
 	}
 }
 
