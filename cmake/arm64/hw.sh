@@ -15,7 +15,7 @@ rm -rf "$folder"
 mkdir -p "$folder/lib" "$folder/bench"
 # The same programs and the same lines as on the emulated machine: what test/arm64.cmake listed.
 # A real machine is not slow, and may lack what the emulated one must have.
-sed -e 's/ SHUNT_TEST_SLOWNESS=[0-9]*//' -e 's/ arm64_machine all$/ arm64_machine/' "$build/test/arm64-system-tests" >"$folder/tests"
+sed -e 's/ SHUNT_TEST_SLOWNESS=[0-9]*//' -e 's/\/arm64_machine all$/\/arm64_machine/' "$build/test/arm64-system-tests" >"$folder/tests"
 while IFS= read -r file; do
 	cp -L "$file" "$folder/"
 	copy_libraries "$sysroot" "$folder/lib" "$file"

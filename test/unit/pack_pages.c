@@ -11,6 +11,7 @@
 #include <shunt/log.h>
 #include <shunt/reader.h>
 
+#include "runtime/flush.h"
 #include "runtime/pack/pack.h"
 #include "test/exec/dispatch_programs.h"
 #include "test/unit/pack_inject.h"
@@ -211,8 +212,13 @@ static void count_guards(struct shunt_arena_options options, unsigned nr_guarded
 	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 4096, 4096, &code), 0);
 	write_tiny(code.rw, 1);
 	cr_assert_eq(shunt_pack_finalize(&code, 1), 0);
-	cr_assert_eq(inject.nr_guarded, nr_guarded);
-	cr_assert_eq(inject.nr_unguarded, nr_unguarded);
+	/* An emulator that keeps stale code is shown it anew, as often as it changes. */
+	if (!shunt_stale_code_is_kept()) {
+		cr_assert_eq(inject.nr_guarded, nr_guarded);
+		cr_assert_eq(inject.nr_unguarded, nr_unguarded);
+	} else {
+		cr_assert_eq(inject.nr_guarded != 0, nr_guarded != 0);
+	}
 	/* A page in a host image is guarded as the block is that it shows: nothing changes its protection. */
 	host_page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	inject.nr_guarded = inject.nr_unguarded = 0;

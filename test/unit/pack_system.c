@@ -102,7 +102,7 @@ Test(pack_system, packs_need_no_files_where_files_may_have_no_length)
 
 Test(pack_system, few_addresses_are_an_error_with_a_sentence_and_a_smaller_arena_still_fits)
 {
-	struct shunt_arena_options options = { .size = 256 << 20 };
+	struct shunt_arena_options options = { .size = (size_t)shunt_target_host()->default_arena }; /* 64 MiB at least, and as much for rw */
 	struct shunt_arena *arena;
 	struct rlimit limit;
 	size_t pages = 0;

@@ -385,7 +385,8 @@ Test(pack_toggle, a_dispatcher_that_cannot_have_its_word_is_refused_and_leaves_n
 		inject.fail_at = 0;
 		if (!err)
 			break;
-		cr_assert_eq(err, -ENOMEM, "%s", shunt_error());
+		/* A CPU that must be told of new code has one call more, whose refusal is a sentence of its own. */
+		cr_assert(err == -ENOMEM || strstr(shunt_error(), "membarrier"), "%d: %s", err, shunt_error());
 	}
 	cr_assert_eq(shunt_dispatcher_destroy(d), 0);
 	cr_assert_eq(shunt_quiesce(), 0);
