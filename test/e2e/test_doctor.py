@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import pathlib
+import platform
 import re
 import resource
 import struct
@@ -57,6 +58,8 @@ class Doctor(unittest.TestCase):
         result = shunt("doctor", before=deny_second_views)
         if "no filter" in result.stderr:
             self.skipTest("this system takes no seccomp filter")
+        if f" on {platform.machine()}, " not in result.stdout:
+            self.skipTest("the filter knows the system calls of this machine, the tool is emulated")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertRegex(result.stdout, r"backing +toggle")
         self.assertRegex(result.stdout, r"shared anonymous +no second view: ")
