@@ -27,7 +27,7 @@ extern "C" {
 struct shunt_dispatcher;
 
 enum shunt_plan_kind {
-	SHUNT_PLAN_DEFAULT,  /* by count: a linear chain up to 3, then anchor, range check and balanced compares */
+	SHUNT_PLAN_DEFAULT,  /* by count: a chain up to 3; then heavy ones first, and a balanced tree that foreign pointers leave early */
 	SHUNT_PLAN_LINEAR,   /* one compare after the other, heaviest program first */
 	SHUNT_PLAN_BALANCED,
 	SHUNT_PLAN_KERNEL,   /* the shape of the Linux BPF dispatcher: the baseline of our benchmark */
