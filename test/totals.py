@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Says of CTest's records why tests were skipped, what arm64 ran of what x86-64 ran, and the totals. totals.py [PRESET=test.xml | --skip REASON]...
+"""Says of CTest's records why tests were skipped, what arm64 ran of what x86-64 ran, and the totals. totals.py [PRESET=test.xml | --skip REASON | --sample REGEX]...
 
 Exit status 1 when a test failed, or none passed. A Criterion test program counts as one test; its cases are counted beside it."""
 
@@ -29,8 +29,8 @@ def read(path):
     return tests
 
 
-def compare(x86, arm):
-    """What of x86-64's tests ran for arm64 where, and why the rest did not."""
+def compare(x86, arm, sample):
+    """What of x86-64's tests ran for arm64 where, and why the rest did not; sample matches those that were left out as slow."""
     reasons = collections.defaultdict(list)
     user = system = cases = 0
     for name, test in x86.items():
@@ -42,6 +42,8 @@ def compare(x86, arm):
             continue
         if here:
             reasons[here.reason].append(name)
+        elif sample and re.search(sample, name):
+            reasons["takes minutes emulated; ./dev arm64 runs it"].append(name)
         elif "stress" in name:
             reasons["stress tests under emulation: those of dispatchers, packs and per-CPU data run on the emulated machine"].append(name)
         else:
@@ -60,11 +62,15 @@ def compare(x86, arm):
 def main():
     counts = collections.Counter()
     runs = {}
+    sample = None
     arguments = iter(sys.argv[1:])
     for argument in arguments:
         if argument == "--skip":
             print(f"skipped: {next(arguments)}")
             counts["skipped"] += 1
+            continue
+        if argument == "--sample":
+            sample = next(arguments)
             continue
         preset, path = argument.split("=", 1)
         runs[preset] = read(path)
@@ -73,7 +79,7 @@ def main():
             if test.state != "passed":
                 print(f"{test.state}: {preset} {name}" + (f": {test.reason}" if test.state == "skipped" else ""))
     if {"release", "arm64"} <= runs.keys():
-        compare(runs["release"], runs["arm64"])
+        compare(runs["release"], runs["arm64"], sample)
     print(f'{counts["passed"]} passed, {counts["failed"]} failed, {counts["skipped"]} skipped')
     return 1 if counts["failed"] or not counts["passed"] else 0
 
