@@ -27,6 +27,13 @@
 #define SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK() ((void)0)
 #endif
 
+/* The thread sanitizer's neither; it rarely shows where little is allocated. This is for tests whose children allocate much. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SKIP_WHERE_A_FORKED_CHILD_MAY_NOT_ALLOCATE() cr_skip_test("a sanitizer's malloc does not survive a threaded fork")
+#else
+#define SKIP_WHERE_A_FORKED_CHILD_MAY_NOT_ALLOCATE() ((void)0)
+#endif
+
 #ifndef __SANITIZE_THREAD__
 #include <criterion/criterion.h>
 #else
