@@ -10,24 +10,20 @@ shunt_add_criterion(exec_dispatch_call LABELS exec SOURCES exec/dispatch_call.c 
 
 set(DISPATCH_IMAGE exec/dispatch_image.c exec/dispatch_image_elsewhere.c)
 
-# dispatch_image(NAME LIBRARY [compile and link options...]): the image as an executable.
-function(dispatch_image name library)
-  add_executable(${name} ${DISPATCH_IMAGE})
+# image_test(NAME "SOURCES" LIBRARY [compile and link options...]): an image with stubs, linked in one of the ways there are.
+function(image_test name sources library)
+  add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE shunt_options Threads::Threads ${library})
   target_compile_options(${name} PRIVATE ${ARGN})
   target_link_options(${name} PRIVATE ${ARGN})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
 endfunction()
-
-# hook_image(NAME LIBRARY [compile and link options...])
-function(hook_image name library)
-  add_executable(${name} exec/hook_image.c)
-  target_link_libraries(${name} PRIVATE shunt_options Threads::Threads ${library})
-  target_compile_options(${name} PRIVATE ${ARGN})
-  target_link_options(${name} PRIVATE ${ARGN})
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
+function(dispatch_image name)
+  image_test(${name} "${DISPATCH_IMAGE}" ${ARGN})
+endfunction()
+function(hook_image name)
+  image_test(${name} exec/hook_image.c ${ARGN})
 endfunction()
 
 # dispatch_skip(NAME REASON): what cannot be built here says so when tests run.
@@ -61,13 +57,8 @@ foreach(linker gold lld)
 endforeach()
 
 # The same for hosts in C++.
-function(dispatch_cpp name library)
-  add_executable(${name} exec/dispatch_cpp.cpp)
-  target_link_libraries(${name} PRIVATE shunt_options Threads::Threads ${library})
-  target_compile_options(${name} PRIVATE ${ARGN})
-  target_link_options(${name} PRIVATE ${ARGN})
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS exec SKIP_RETURN_CODE 77 TIMEOUT 120)
+function(dispatch_cpp name)
+  image_test(${name} exec/dispatch_cpp.cpp ${ARGN})
 endfunction()
 dispatch_cpp(exec_dispatch_cpp_pie shunt::shunt_static -fPIE -pie)
 dispatch_cpp(exec_dispatch_cpp_no_pie shunt::shunt_shared -fno-pie -no-pie)

@@ -18,27 +18,11 @@
 #define MADV_COLLAPSE 25
 #endif
 
-static struct shunt_arena *make_arena(const struct shunt_arena_options *options)
-{
-	struct shunt_arena *arena = NULL;
-
-	cr_assert_eq(shunt_arena_create(options, &arena), 0, "%s", shunt_error());
-	return arena;
-}
-
-static enum shunt_backing backing_of(struct shunt_arena *arena)
-{
-	struct shunt_pack_stats stats;
-
-	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
-	return stats.backing;
-}
-
 static const struct shunt_arena_options small = { .size = 8 << 20 };
 
 Test(backing, no_page_is_writable_and_executable_and_none_can_become_so)
 {
-	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_arena *arena = create_arena(&small);
 	unsigned before = count_maps(is_writable_and_executable);
 	struct shunt_block code;
 	struct shunt_block rodata;
@@ -67,7 +51,7 @@ Test(backing, reported_huge_bytes_are_mapped_by_2_mib_entries_in_both_views)
 	if (lacks_second_views())
 		cr_skip_test(LACKS_SECOND_VIEWS);
 	for (int i = 0; i < 2; i++) {
-		struct shunt_arena *arena = make_arena(&kinds[i]);
+		struct shunt_arena *arena = create_arena(&kinds[i]);
 		struct shunt_pack_stats stats;
 		struct shunt_block block;
 
@@ -87,7 +71,7 @@ Test(backing, reported_huge_bytes_are_mapped_by_2_mib_entries_in_both_views)
 Test(backing, base_pages_are_used_when_asked_for_and_reported)
 {
 	struct shunt_arena_options options = { .size = 8 << 20, .no_huge = true };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_pack_stats stats;
 	struct shunt_block block;
 
@@ -118,7 +102,7 @@ Test(backing, every_rung_runs_code_and_leaves_no_page_writable_and_executable)
 		cr_skip_test(LACKS_SECOND_VIEWS);
 	inject_begin();
 	for (inject.worst_rung = SHUNT_BACKING_MEMFD_NOEXEC_SEAL; inject.worst_rung <= SHUNT_BACKING_SHARED_ANON; inject.worst_rung++) {
-		struct shunt_arena *arena = make_arena(&small);
+		struct shunt_arena *arena = create_arena(&small);
 		struct shunt_block block;
 
 		cr_assert(make_tiny(arena, 5, &block), "%s", shunt_error());
@@ -143,7 +127,7 @@ Test(backing, each_rung_has_a_name)
 Test(backing, a_file_size_limit_does_not_kill_the_process)
 {
 	struct rlimit limit;
-	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_arena *arena = create_arena(&small);
 	struct shunt_block block;
 
 	if (lacks_second_views())
@@ -165,7 +149,7 @@ Test(backing, the_error_names_the_step_that_no_rung_got_past)
 		{ { MADVISE, NONE, NONE, NONE }, "keeping the rw view from forks" },
 		{ { MMAP, NONE, NONE, NONE }, "mapping shared anonymous memory for the rx view" },
 	};
-	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_arena *arena = create_arena(&small);
 	struct shunt_block block;
 
 	if (lacks_second_views())
@@ -186,7 +170,7 @@ Test(backing, the_error_names_the_step_that_no_rung_got_past)
 
 Test(backing, memory_is_reserved_page_by_page_where_collapsing_is_refused)
 {
-	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_arena *arena = create_arena(&small);
 	struct shunt_block block;
 
 	inject_begin();
@@ -200,7 +184,7 @@ Test(backing, memory_is_reserved_page_by_page_where_collapsing_is_refused)
 
 Test(backing, a_pack_that_the_system_does_not_take_back_stays_in_reserve)
 {
-	struct shunt_arena *arena = make_arena(&small);
+	struct shunt_arena *arena = create_arena(&small);
 	struct shunt_block blocks[3];
 	struct shunt_pack_stats stats;
 

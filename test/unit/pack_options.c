@@ -19,14 +19,6 @@
 #include "runtime/pack/pack_space.h"
 #include "test/unit/pack_test.h"
 
-static struct shunt_arena *make_arena(const struct shunt_arena_options *options)
-{
-	struct shunt_arena *arena = NULL;
-
-	cr_assert_eq(shunt_arena_create(options, &arena), 0, "%s", shunt_error());
-	return arena;
-}
-
 static bool can_be_read(const void *p)
 {
 	char byte;
@@ -40,7 +32,7 @@ static bool can_be_read(const void *p)
 Test(pack_blocks, what_a_shrunk_block_leaves_is_where_the_next_one_begins)
 {
 	struct shunt_arena_options options = { .size = 4 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block block, next, found;
 
 	for (int i = 0; i < 100; i++) {
@@ -60,7 +52,7 @@ Test(pack_blocks, what_a_shrunk_block_leaves_is_where_the_next_one_begins)
 Test(pack_blocks, a_block_behind_a_used_up_run_stays_one_when_the_runs_last_block_shrinks)
 {
 	struct shunt_arena_options options = { .size = 2 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block block, behind, found;
 
 	/* The large one is no part of a run; where it lies tells where the run before it ended. */
@@ -79,7 +71,7 @@ Test(pack_blocks, a_block_behind_a_used_up_run_stays_one_when_the_runs_last_bloc
 Test(pack_blocks, an_open_run_is_given_back_to_who_needs_the_whole_pack)
 {
 	struct shunt_arena_options options = { .size = 2 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block small, large;
 
 	cr_assert(make_tiny(arena, 1, &small));
@@ -143,7 +135,7 @@ Test(pack_blocks, open_runs_agree_with_a_plain_array)
 Test(pack_blocks, what_is_freed_is_reclaimed_by_itself_in_few_batches)
 {
 	struct shunt_arena_options options = { .size = 8 << 20, .rest = SHUNT_REST_NONE };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	static struct shunt_block blocks[5000];
 	struct shunt_reclaim_stats before, after;
 	struct shunt_pack_stats stats;
@@ -184,7 +176,7 @@ static void *refuse_to_vacate(void *addr, size_t len, int prot, int flags, int f
 Test(pack_blocks, a_dead_pack_that_the_system_does_not_take_back_is_traps_and_is_used_again)
 {
 	struct shunt_arena_options options = { .size = 8 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block blocks[3], again;
 	struct shunt_pack_stats stats;
 
@@ -212,7 +204,7 @@ Test(pack_blocks, a_dead_pack_that_the_system_does_not_take_back_is_traps_and_is
 Test(pack_blocks, packs_that_die_together_go_but_for_one_and_that_one_is_traps)
 {
 	struct shunt_arena_options options = { .size = 16 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	static struct shunt_block blocks[5000];
 	struct shunt_pack_stats stats;
 	struct shunt_block whole;
@@ -245,7 +237,7 @@ static void free_now(const struct shunt_block *block)
 Test(pack_rest, a_freed_block_is_handed_out_again_only_after_as_many_others_were_freed)
 {
 	struct shunt_arena_options options = { .size = 2 << 20, .rest = 10 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block anchor, filler, blocks[12], next, found;
 	struct shunt_pack_stats stats;
 
@@ -281,7 +273,7 @@ Test(pack_rest, a_freed_block_is_handed_out_again_only_after_as_many_others_were
 Test(pack_rest, what_rests_agrees_with_a_model)
 {
 	struct shunt_arena_options options = { .size = 8 << 20, .rest = 64 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	static struct shunt_block blocks[3000];
 	static uintptr_t rested[64];
 	uint64_t nr_freed = 0, nr_live = 0;
@@ -321,7 +313,7 @@ Test(pack_rest, what_rests_agrees_with_a_model)
 Test(pack_rest, no_more_than_a_sixteenth_of_an_arena_rests)
 {
 	struct shunt_arena_options options = { .size = 32 << 20, .rest = 1000 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	static struct shunt_block blocks[100];
 	struct shunt_pack_stats stats;
 
@@ -343,7 +335,7 @@ Test(pack_rest, no_more_than_a_sixteenth_of_an_arena_rests)
 Test(pack_options, code_without_its_rw_view_runs_and_is_freed_and_new_code_goes_elsewhere)
 {
 	struct shunt_arena_options options = { .size = 16 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block old[3], new;
 	struct shunt_pack_stats stats;
 
@@ -382,7 +374,7 @@ Test(pack_options, random_starts_differ_from_arena_to_arena_and_waste_nothing)
 	unsigned nr_equal = 0;
 
 	for (int i = 0; i < 8; i++) {
-		struct shunt_arena *arena = make_arena(&options);
+		struct shunt_arena *arena = create_arena(&options);
 		struct shunt_pack_stats stats;
 		struct shunt_block block;
 		unsigned nr = 0;
@@ -416,7 +408,7 @@ Test(pack_options, a_pool_of_huge_pages_is_used_when_asked_for_and_done_without_
 		nr_free = 0;
 	if (pool)
 		fclose(pool);
-	arena = make_arena(&options);
+	arena = create_arena(&options);
 	cr_assert(make_tiny(arena, 5, &block), "%s", shunt_error());
 	cr_assert_eq(call(block.rx), 5);
 	write_tiny(block.rw, 6);
@@ -443,7 +435,7 @@ Test(pack_options, names_are_written_where_perf_looks_for_them)
 
 	if (lacks_second_views())
 		cr_skip_test(LACKS_SECOND_VIEWS);
-	arena = make_arena(&options);
+	arena = create_arena(&options);
 	cr_assert(make_tiny(arena, 3, &block));
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
 	cr_assert_eq(shunt_pack_name(&block, "early"), 0);
@@ -487,7 +479,7 @@ Test(pack_options, a_forks_child_has_a_file_of_the_names_that_live_in_it)
 
 	if (lacks_second_views())
 		cr_skip_test(LACKS_SECOND_VIEWS);
-	arena = make_arena(&options);
+	arena = create_arena(&options);
 	cr_assert_eq(shunt_names_enable(SHUNT_NAMES_PERF), 0);
 	for (uint32_t i = 0; i < 3; i++)
 		cr_assert(make_tiny(arena, i, &blocks[i]));
@@ -517,7 +509,7 @@ Test(pack_options, a_forks_child_has_a_file_of_the_names_that_live_in_it)
 Test(pack_options, a_link_laid_for_the_name_file_is_not_followed)
 {
 	struct shunt_arena_options options = { .size = 4 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block block;
 	char path[64], victim[64];
 
@@ -554,7 +546,7 @@ Test(pack_options, gdb_finds_a_name_as_long_as_its_block_lives)
 {
 	static const char *const names[] = { "one", "two", "three" };
 	struct shunt_arena_options options = { .size = 4 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block blocks[3];
 	const Elf64_Sym *symbol;
 
@@ -582,7 +574,7 @@ Test(pack_options, gdb_finds_a_name_as_long_as_its_block_lives)
 Test(pack_options, a_debugger_can_write_into_a_private_rx_view_and_rw_still_shows_there)
 {
 	struct shunt_arena_options options = { .size = 4 << 20, .debug = true };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block block;
 
 	if (lacks_second_views())

@@ -37,14 +37,6 @@ static struct shunt_arena *make_arena(bool anon)
 	return arena;
 }
 
-static enum shunt_backing backing_of(struct shunt_arena *arena)
-{
-	struct shunt_pack_stats stats;
-
-	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
-	return stats.backing;
-}
-
 /* The whole life of a program: made, called, freed, traps. */
 static void live_and_die(struct shunt_arena *arena)
 {

@@ -8,9 +8,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <shunt/log.h>
 #include <shunt/pack.h>
 
 #include "targets/target.h"
+#include "test/unit/pack_check.h"
 
 #define TINY_LEN 12u
 
@@ -30,6 +32,22 @@ static inline int call(const void *rx)
 	int (*fn)(void) = (int (*)(void))(uintptr_t)rx;
 
 	return fn();
+}
+
+static inline struct shunt_arena *create_arena(const struct shunt_arena_options *options)
+{
+	struct shunt_arena *arena = NULL;
+
+	cr_assert_eq(shunt_arena_create(options, &arena), 0, "%s", shunt_error());
+	return arena;
+}
+
+static inline enum shunt_backing backing_of(struct shunt_arena *arena)
+{
+	struct shunt_pack_stats stats;
+
+	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
+	return stats.backing;
 }
 
 /* A block in arena that returns number; false when one of the calls failed. */

@@ -18,22 +18,6 @@
 
 static const struct shunt_arena_options toggle = { .size = 16 << 20, .toggle = true, .rest = SHUNT_REST_NONE };
 
-static struct shunt_arena *make_arena(const struct shunt_arena_options *options)
-{
-	struct shunt_arena *arena = NULL;
-
-	cr_assert_eq(shunt_arena_create(options, &arena), 0, "%s", shunt_error());
-	return arena;
-}
-
-static enum shunt_backing backing_of(struct shunt_arena *arena)
-{
-	struct shunt_pack_stats stats;
-
-	cr_assert_eq(shunt_pack_get_stats(arena, &stats), 0);
-	return stats.backing;
-}
-
 /* "rw-p" and the like of the page that addr is in. */
 static void prot_of(const void *addr, char out[5])
 {
@@ -61,7 +45,7 @@ static void prot_of(const void *addr, char out[5])
 
 Test(pack_toggle, a_block_is_written_then_run_then_traps_and_never_both_writable_and_executable)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
 	struct shunt_block first, block;
 
@@ -117,7 +101,7 @@ static void set_live(const struct shunt_block *block, uint8_t is_live)
 
 Test(pack_toggle, no_page_with_a_live_block_changes_its_protection)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	static struct shunt_block blocks[200];
 	struct shunt_pack_stats stats;
 	unsigned seed = 5;
@@ -150,7 +134,7 @@ Test(pack_toggle, no_page_with_a_live_block_changes_its_protection)
 
 Test(pack_toggle, rodata_becomes_read_only_when_it_is_finalized_and_data_stays_what_it_was)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	struct shunt_block rodata, data, again;
 
 	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_RODATA, 100, 0, &rodata), 0);
@@ -171,7 +155,7 @@ Test(pack_toggle, rodata_becomes_read_only_when_it_is_finalized_and_data_stays_w
 Test(pack_toggle, blocks_larger_than_a_pack_and_host_pages_work_too)
 {
 	size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	struct shunt_block large, page;
 	void *host_page = mmap(NULL, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -190,7 +174,7 @@ Test(pack_toggle, blocks_larger_than_a_pack_and_host_pages_work_too)
 
 Test(pack_toggle, dead_pages_that_cannot_be_made_writable_are_not_placed_over)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	struct shunt_block anchor, block, next;
 
 	cr_assert(make_tiny(arena, 1, &anchor));
@@ -212,7 +196,7 @@ Test(pack_toggle, dead_pages_that_cannot_be_made_writable_are_not_placed_over)
 
 Test(pack_toggle, a_forks_child_has_its_own_and_neither_side_sees_the_others_changes)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	struct shunt_block block, other;
 	int status = -1;
 	pid_t pid;
@@ -238,7 +222,7 @@ Test(pack_toggle, a_forks_child_has_its_own_and_neither_side_sees_the_others_cha
 Test(pack_toggle, want_of_memory_is_no_denial)
 {
 	static const struct shunt_arena_options options = { .size = 8 << 20 };
-	struct shunt_arena *arena = make_arena(&options);
+	struct shunt_arena *arena = create_arena(&options);
 	struct shunt_block block;
 
 	inject_begin();
@@ -306,7 +290,7 @@ static uint64_t call_image(const struct shunt_dispatcher *d, uint64_t arg, const
 
 Test(pack_toggle, a_dispatcher_jumps_through_a_word_of_data)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	struct shunt_dispatcher_options options = { .arena = arena };
 	struct shunt_dispatcher *d;
 
@@ -337,7 +321,7 @@ Test(pack_toggle, a_stub_in_the_hosts_image_does_too)
 
 Test(pack_toggle, a_dispatcher_in_a_forks_child_is_its_own)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	struct shunt_dispatcher_options options = { .arena = arena };
 	struct shunt_dispatcher_stats stats;
 	struct shunt_dispatcher *d;
@@ -370,7 +354,7 @@ Test(pack_toggle, a_dispatcher_in_a_forks_child_is_its_own)
 
 Test(pack_toggle, a_dispatcher_that_cannot_have_its_word_is_refused_and_leaves_nothing)
 {
-	struct shunt_arena *arena = make_arena(&toggle);
+	struct shunt_arena *arena = create_arena(&toggle);
 	struct shunt_dispatcher_options options = { .arena = arena };
 	struct shunt_dispatcher *d;
 
