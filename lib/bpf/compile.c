@@ -86,6 +86,14 @@ static int check(const struct shunt_bpf_object *object, const struct bpf_reached
 	return 0;
 }
 
+/* What is to be compiled, and may be. */
+static int choose_checked(struct shunt_bpf_object *object, struct bpf_reached *reached)
+{
+	int err = choose(object, reached);
+
+	return err ? err : check(object, reached);
+}
+
 static int add_symbol(struct link_table *table, const void *address, const char *prefix, const char *name)
 {
 	if (table->nr == table->capacity) {
@@ -272,9 +280,7 @@ int shunt_bpf_emit(struct shunt_bpf_object *object, const char *target, enum shu
 	err = bpf_reached_init(&reached, object);
 	if (err)
 		return err;
-	err = choose(object, &reached);
-	if (!err)
-		err = check(object, &reached);
+	err = choose_checked(object, &reached);
 	if (!err)
 		err = jit_emitter_create(target, 2, &emitter);
 	if (err)
@@ -411,9 +417,7 @@ int shunt_bpf_compile(struct shunt_bpf_object *object)
 	err = bpf_reached_init(&reached, object);
 	if (err)
 		return err;
-	err = choose(object, &reached);
-	if (!err)
-		err = check(object, &reached);
+	err = choose_checked(object, &reached);
 	if (!err)
 		err = compile(object, &reached);
 	bpf_reached_fini(&reached);
