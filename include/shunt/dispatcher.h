@@ -139,7 +139,8 @@ struct shunt_dispatcher_stats {
 SHUNT_API void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_stats *out);
 
 /* Calls fn for every piece of the current tree's code, the one at `tree` first, then the parts in order of their programs, until it returns
- * non-zero, and returns that. The dispatcher's lock is held: fn must not call for this dispatcher. MT-safe. */
+ * non-zero, and returns that, else 0; -EINVAL without dispatcher or fn. The dispatcher's lock is held: fn must not call for this
+ * dispatcher. len is in bytes. MT-safe. */
 typedef int shunt_code_fn(void *user, const void *code, size_t len);
 SHUNT_API int shunt_dispatcher_each_code(struct shunt_dispatcher *dispatcher, shunt_code_fn *fn, void *user);
 

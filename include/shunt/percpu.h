@@ -20,7 +20,7 @@ extern "C" {
 #define SHUNT_PERCPU __attribute__((section(".percpu")))
 
 /* For generated code: makes the copies of an image's per-CPU globals [start, stop), unless *delta is set already, and sets it to the
- * distance of the per-CPU pointers from the image's own. 0, -ENOMEM. From a constructor. */
+ * distance in bytes of the per-CPU pointers from the image's own. 0, -ENOMEM. For constructors, which run one at a time. */
 SHUNT_API int shunt_percpu_image(const void *start, const void *stop, int64_t *delta);
 
 /* Allocates size bytes a CPU, aligned to align (0: 8; a power of two up to 4096), zeroed in every copy; objects of 64 bytes or more
