@@ -25,7 +25,7 @@ if(SHUNT_BPF_CLANG AND SHUNT_BPF_HEADERS)
 endif()
 
 set(BPF_TEST_ENVIRONMENT "ASAN_OPTIONS=detect_odr_violation=0;LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/lsan.supp")
-foreach(name bpf_open bpf_open_broken bpf_open_maps bpf_open_compile)
+foreach(name bpf_open bpf_open_broken bpf_open_ir bpf_open_maps bpf_open_compile)
   shunt_add_criterion(${name} LABELS unit SOURCES unit/${name}.c unit/bpf_open_build.c LIBS shunt_llvm_headers shunt_llvm)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "${BPF_TEST_ENVIRONMENT}")
   if(BPF_FEATURES_OBJECT)

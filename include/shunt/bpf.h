@@ -52,8 +52,8 @@ struct shunt_bpf_options {
 };
 
 /* Opens an object: an ELF file, or LLVM IR of clang -target bpf -emit-llvm (bitcode or text, any -O). IR is compiled in a forked child process, so
- * that a module over which LLVM ends its process is an -EINVAL, too; where another thread was inside one of LLVM's locks at that moment, the
- * child is given up after two minutes (-ETIMEDOUT). options may be NULL, are copied (strings too, maps not). The object holds its maps.
+ * that a module over which LLVM ends its process is an -EINVAL, too. A child that another thread's lock stops is replaced by another after two
+ * seconds; over two minutes in all are -ETIMEDOUT. options may be NULL, are copied (strings too, maps not). The object holds its maps.
  * -EINVAL: not a BPF object, or a broken one (section, symbol or instruction in shunt_error()), or a map that the kernel would refuse too;
  * -ENOTSUP: a feature not supported (a feature that only some program needs does not fail the opening: shunt_bpf_program_unsupported);
  * -EFBIG, -E2BIG: above a limit; -ENOMEM; -ENOENT, -EACCES...: the file. Nothing is kept on failure.

@@ -17,7 +17,8 @@ bool bpf_is_ir(const void *bytes, size_t len, const char *name);
 /*
  * The ELF object of an IR module, which the caller frees. Compiled in a child process, because LLVM ends the process over some input that
  * it does not like: what happens there cannot reach the caller, and a child that takes over two minutes is killed. The child is forked and
- * uses LLVM and malloc, so a thread of the caller's that is inside LLVM at that moment can make it wait until it is killed.
+ * uses LLVM, so a thread of the caller's that holds one of LLVM's locks at that moment makes it wait for ever: a child that uses no CPU for
+ * two seconds is replaced by another.
  * -EINVAL: not a BPF module, or one that LLVM refuses or fails over (the reason in shunt_error()); -ETIMEDOUT, -ENOMEM, or fork's error.
  */
 int bpf_from_ir(const void *bytes, size_t len, const char *name, uint8_t **out, size_t *out_len);

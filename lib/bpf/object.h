@@ -2,7 +2,7 @@
 /*
  * An open object, and the steps that open it. Internal to the object half of lib/bpf; the translator sees only its struct bpf_unit.
  *
- *	from_ir.c      LLVM IR -> ELF image
+ *	from_ir.c      LLVM IR -> ELF image, in a child process that runs ir_compile.c
  *	object_open.c  ELF image -> functions (object_funcs.c), map definitions (maps_define.c), data sections, references (reloc*.c)
  *	maps_create.c  definitions -> maps, shared ones from the pins (pins.c), initial values
  *	compile.c      the reachable functions -> IR -> code
