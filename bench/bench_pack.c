@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@
 #define MAX_REPEATS 31
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
+#define UNKNOWN (-1e300) /* of a time or a size: the peer did not get that far */
+
 struct result {
 	uint32_t nr;          /* programs alive when it stopped */
 	double install_ns, release_ns;
@@ -31,8 +34,14 @@ struct result {
 	double metadata_bytes;
 	long nr_maps;         /* added */
 	bool wrong;           /* a program did not return its number, or a release was refused */
+	bool died;            /* its process ended before it was done */
 	char note[128];
+	char words[160];      /* the first that it wrote to standard error */
 };
+
+/* Of the process that measures: where its results go, and when it began to install. */
+static struct result *current;
+static double install_start;
 
 static const char *only; /* NULL: all peers */
 static const struct peer *const peers[] = {
@@ -152,14 +161,15 @@ static void measure(const struct peer *peer, uint32_t nr, struct result *out)
 	nr_maps = count_mappings();
 	memory = memory_in_use();
 
-	start = pack_cpu_ns();
+	install_start = pack_cpu_ns();
 	for (done = 0; done < nr; done++) {
 		program_number(code, done);
 		if (peer->install(code, PROGRAM_LEN, &programs[done]) != 0)
 			break;
+		out->nr = done + 1; /* should the next one be its end */
 	}
-	out->install_ns = (pack_cpu_ns() - start) / done;
-	out->nr = done;
+	out->install_ns = (pack_cpu_ns() - install_start) / done;
+	install_start = 0;
 	for (uint32_t i = 0; i < done; i++)
 		out->wrong |= program_call(programs[i].rx) != i;
 	memory = memory_in_use() - memory;
@@ -184,37 +194,107 @@ static void measure(const struct peer *peer, uint32_t nr, struct result *out)
 	free(order);
 }
 
-/* In a process of its own, so that no peer finds memory that another one left. */
+/* A peer gives up: what installing cost until then is known. */
+static void note_end(int signal)
+{
+	if (install_start > 0 && current->nr)
+		current->install_ns = (pack_cpu_ns() - install_start) / current->nr;
+	_exit(128 + signal);
+}
+
+/* What the file begins with, as one line. */
+static void read_words(int fd, char *out, size_t len)
+{
+	ssize_t got = fd >= 0 ? pread(fd, out, len - 1, 0) : 0;
+
+	out[got > 0 ? got : 0] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+}
+
+/* In a process of its own, so that no peer finds memory that another one left, and so that one may die. */
 static bool measure_alone(const struct peer *peer, uint32_t nr, struct result *out)
 {
 	struct result *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int status = -1;
+	int words = memfd_create("words", MFD_CLOEXEC);
 	pid_t pid;
 
-	if (shared == MAP_FAILED)
+	*out = (struct result){ .install_ns = UNKNOWN, .release_ns = UNKNOWN, .code_bytes = UNKNOWN, .metadata_bytes = UNKNOWN, .died = true };
+	if (shared == MAP_FAILED) {
+		close(words);
 		return false;
-	memset(shared, 0, sizeof(*shared));
+	}
+	*shared = *out;
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
+		if (words >= 0)
+			dup2(words, STDERR_FILENO);
+		current = shared;
+		signal(SIGABRT, note_end);
+		signal(SIGSEGV, note_end);
 		pack_pin((int)sysconf(_SC_NPROCESSORS_ONLN) - 1);
 		measure(peer, nr, shared);
+		fflush(stderr);
 		_exit(0);
 	}
 	if (pid > 0)
 		waitpid(pid, &status, 0);
 	*out = *shared;
 	munmap(shared, sizeof(*shared));
-	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && !out->wrong && out->nr;
+	read_words(words, out->words, sizeof(out->words));
+	close(words);
+	out->died = !(pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	return !out->died && !out->wrong && out->nr;
 }
 
+/* The median of the repeats that know it. */
 static double field(const struct result *results, int nr, size_t offset)
 {
 	double values[MAX_REPEATS];
+	int known = 0;
 
-	for (int i = 0; i < nr; i++)
-		values[i] = *(const double *)((const char *)&results[i] + offset);
-	return pack_median(values, nr);
+	for (int i = 0; i < nr; i++) {
+		double value = *(const double *)((const char *)&results[i] + offset);
+
+		if (value != UNKNOWN)
+			values[known++] = value;
+	}
+	return known ? pack_median(values, known) : UNKNOWN;
+}
+
+static void print_number(const char *before, int width, int digits, double value)
+{
+	if (value == UNKNOWN)
+		printf("%s%*s", before, width, "-");
+	else
+		printf("%s%*.*f", before, width, digits, value);
+}
+
+static double ratio(double own, double other)
+{
+	return own == UNKNOWN || other == UNKNOWN ? UNKNOWN : own / other;
+}
+
+/* How many of the repeats went wrong, and how: a row's last words. */
+static void print_end(const struct result *results, int nr)
+{
+	int nr_died = 0, nr_wrong = 0, last = -1;
+
+	for (int i = 0; i < nr; i++) {
+		nr_died += results[i].died;
+		nr_wrong += results[i].wrong;
+		if (results[i].died || results[i].wrong)
+			last = i;
+	}
+	if (last < 0)
+		return;
+	if (nr_died)
+		printf("   died %d times of %d, at %" PRIu32 " programs", nr_died, nr, results[last].nr);
+	if (nr_wrong)
+		printf("   WRONG %d times of %d: a program, or a release", nr_wrong, nr);
+	if (results[last].words[0])
+		printf(": %s", results[last].words);
 }
 
 static const struct result *print_row(const struct peer *peer, struct result *results, int nr, const struct result *own, uint32_t wanted)
@@ -228,22 +308,27 @@ static const struct result *print_row(const struct peer *peer, struct result *re
 	row->release_ns = field(results, nr, offsetof(struct result, release_ns));
 	row->code_bytes = field(results, nr, offsetof(struct result, code_bytes));
 	row->metadata_bytes = field(results, nr, offsetof(struct result, metadata_bytes));
-	printf("%-18s %10.1f %10.1f %10.1f ", peer->name, row->install_ns, row->release_ns, row->code_bytes);
+	printf("%-18s", peer->name);
+	print_number(" ", 10, 1, row->install_ns);
+	print_number(" ", 10, 1, row->release_ns);
+	print_number(" ", 10, 1, row->code_bytes);
 	if (peer->metadata)
-		printf("%9.1f", row->metadata_bytes);
+		print_number(" ", 9, 1, row->metadata_bytes);
 	else
-		printf("%9s", "inside");
-	printf(" %9ld", row->nr_maps);
-	if (own)
-		printf("   %7.2f %7.2f", own->install_ns / row->install_ns, own->release_ns / row->release_ns);
+		printf(" %9s", "inside");
+	if (row->died)
+		printf(" %9s", "-");
 	else
-		printf("   %7s %7s", "1", "1");
-	if (row->nr < wanted)
+		printf(" %9ld", row->nr_maps);
+	print_number("   ", 7, 2, own ? ratio(own->install_ns, row->install_ns) : 1);
+	print_number(" ", 7, 2, own ? ratio(own->release_ns, row->release_ns) : 1);
+	if (row->nr < wanted && !row->died)
 		printf("   stopped at %" PRIu32 " programs", row->nr);
-	if (peer->nr_released && peer->nr_released < row->nr)
+	if (peer->nr_released && peer->nr_released < row->nr && row->release_ns != UNKNOWN)
 		printf("   %" PRIu32 " of them released", peer->nr_released);
 	if (row->note[0])
 		printf("   %s", row->note);
+	print_end(results, nr);
 	printf("\n");
 	fflush(stdout);
 	return row;
@@ -252,6 +337,11 @@ static const struct result *print_row(const struct peer *peer, struct result *re
 static bool is_wanted(size_t i, bool all)
 {
 	return (all || !i) && (!only || strstr(peers[i]->name, only));
+}
+
+static bool is_own(const struct peer *peer)
+{
+	return peer == &peer_shunt || peer == &peer_shunt_base;
 }
 
 static bool table_install(uint32_t nr, int nr_repeats, bool all)
@@ -264,11 +354,13 @@ static bool table_install(uint32_t nr, int nr_repeats, bool all)
 	printf("%-18s %10s %10s %10s %9s %9s   %7s %7s\n", "", "install ns", "release ns", "code B", "meta B", "mappings", "install", "release");
 	for (int repeat = 0; repeat < nr_repeats; repeat++)
 		for (size_t i = 0; i < LENGTH(peers); i++)
-			if (is_wanted(i, all) && !measure_alone(peers[i], nr, &results[i][repeat])) {
-				fprintf(stderr, "%s: a program was wrong, or could not be made or released\n", peers[i]->name);
-				good = false;
+			if (is_wanted(i, all)) {
+				bool done = measure_alone(peers[i], nr, &results[i][repeat]);
+
+				/* That another peer dies is its own affair, and its row says it; not that it is wrong. */
+				good &= done || (!is_own(peers[i]) && results[i][repeat].died && !results[i][repeat].wrong);
 			}
-	for (size_t i = 0; good && i < LENGTH(peers); i++) {
+	for (size_t i = 0; i < LENGTH(peers); i++) {
 		const struct result *row;
 
 		if (!is_wanted(i, all))
