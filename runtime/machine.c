@@ -98,15 +98,19 @@ void shunt_machine_sync_caches(const void *rx, const void *rw, size_t len)
 enum { SYNC_CORE_UNKNOWN, SYNC_CORE_READY, SYNC_CORE_MISSING };
 static int sync_core_state;
 
-/* Registration is of the process and idempotent, so threads may race here. */
+/* Registration is of the process and idempotent, so threads may race here. One for which the kernel had no memory is asked for again next time. */
 static int sync_core_register(void)
 {
-	int supported = shunt_sys.membarrier(MEMBARRIER_CMD_QUERY);
 	int state = SYNC_CORE_MISSING;
+	int supported;
 
+	errno = 0;
+	supported = shunt_sys.membarrier(MEMBARRIER_CMD_QUERY);
 	if (supported > 0 && (supported & MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) &&
 	    shunt_sys.membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE) == 0)
 		state = SYNC_CORE_READY;
+	else if (errno == ENOMEM)
+		return SYNC_CORE_UNKNOWN;
 	if (state == SYNC_CORE_MISSING)
 		shunt_logf(SHUNT_LOG_WARN, "membarrier(SYNC_CORE) is not available on this kernel: %s",
 			   shunt_machine_needs_finalize() ? "generated code cannot be published on this CPU" :
@@ -131,6 +135,8 @@ int shunt_sync_core(void)
 			return 0;
 		return shunt_fail(errno, "membarrier(SYNC_CORE) failed although the kernel offers it; other CPUs may fetch old code");
 	}
+	if (state == SYNC_CORE_UNKNOWN)
+		return shunt_fail(ENOMEM, "membarrier(SYNC_CORE) was not registered: the kernel has no memory for it; try again");
 	if (!shunt_machine_needs_finalize())
 		return 0;
 	return shunt_fail(ENOSYS, "membarrier(SYNC_CORE) is missing: this CPU needs it before other threads may run new code; use Linux 4.16 or newer");
