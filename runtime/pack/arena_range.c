@@ -130,6 +130,8 @@ static void offer(struct range gap, struct range image, size_t len, uint64_t rea
 		low = gap.start;
 	if (high > gap.end || high < image.start)
 		high = gap.end;
+	if (low >= high) /* out of reach, and no end of the address space to round up beyond */
+		return;
 	low = (low + mask) & ~mask;
 	if (low >= high || high - low < len)
 		return;
@@ -149,7 +151,6 @@ static uintptr_t find_base(const char *maps, struct range image, size_t len, uin
 	struct map_line line;
 	const char *at = maps;
 
-	/* Above the last mapping lies at most the vsyscall page: not looked at. */
 	while (*at && (at = parse_line(at, &line))) {
 		uintptr_t room = line.is_stack ? STACK_ROOM : 0;
 
@@ -161,6 +162,10 @@ static uintptr_t find_base(const char *maps, struct range image, size_t len, uin
 			offer(gap, image, len, reach, &best);
 		gap.start = line.range.end > LOWEST_ADDR ? line.range.end : LOWEST_ADDR;
 	}
+	/* Above the main stack, which is the last mapping, nothing may be had; qemu-user has the stack low and opens libraries above all else. */
+	gap.end = UINTPTR_MAX & ~page_mask;
+	if (!best && gap.start < gap.end)
+		offer(gap, image, len, reach, &best);
 	return best;
 }
 
