@@ -18,6 +18,12 @@ void arm64_for_each_encoding(encoding_check *check)
 	ENCODING("b.ne #8", "41000054", arm64_bcond_imm19(c, ARM64_NE, A + 8));
 	ENCODING("b.hi #4096", "08800054", arm64_bcond_imm19(c, ARM64_HI, A + 4096));
 	ENCODING("b.lt #-8", "cbffff54", arm64_bcond_imm19(c, ARM64_LT, A - 8));
+	ENCODING("b.ne #-1048576", "01008054", arm64_bcond_imm19(c, ARM64_NE, A - 0x100000));
+	ENCODING("b #-134217728", "00000016", arm64_b_imm26(c, A - 0x8000000));
+	ENCODING("bl #134217724", "ffffff95", arm64_bl_imm26(c, A + 0x7fffffc));
+	ENCODING("tbz w16, #0, #-32768", "10000436", arm64_tbz_bit0_imm14(c, ARM64_X16, A - 32768));
+	ENCODING("ldr x16, #1048572", "f0ff7f58", arm64_ldr_reg_imm19(c, ARM64_X16, A + 0xffffc));
+	ENCODING("ldr x16, #-1048576", "10008058", arm64_ldr_reg_imm19(c, ARM64_X16, A - 0x100000));
 	ENCODING("b.ls #8", "49000054", arm64_bcond_imm19(c, ARM64_LS, A + 8));
 	ENCODING("mrs x16, TPIDR_EL0", "50d03bd5", arm64_mrs_reg_tpidr(c, ARM64_X16));
 	ENCODING("mov x17, #-33", "11048092", arm64_movn_reg_imm16(c, ARM64_X17, 32));
@@ -31,7 +37,10 @@ void arm64_for_each_encoding(encoding_check *check)
 	ENCODING("tbz w17, #0, #32764", "f1ff0336", arm64_tbz_bit0_imm14(c, ARM64_X17, A + 32764));
 	ENCODING("ret", "c0035fd6", arm64_ret(c));
 	ENCODING("stp x29, x30, [sp, #-32]!", "fd7bbea9", arm64_stp_frame(c, 32));
+	ENCODING("stp x29, x30, [sp, #-512]!", "fd7ba0a9", arm64_stp_frame(c, 512));
+	ENCODING("ldp x29, x30, [sp], #496", "fd7bdfa8", arm64_ldp_frame(c, 496));
 	ENCODING("ldp x29, x30, [sp], #80", "fd7bc5a8", arm64_ldp_frame(c, 80));
+	ENCODING("str x7, [sp, #32760]", "e7ff3ff9", arm64_str_reg_sp(c, ARM64_X7, 32760));
 	ENCODING("str x7, [sp, #72]", "e72700f9", arm64_str_reg_sp(c, ARM64_X7, 72));
 	ENCODING("ldr x0, [sp, #16]", "e00b40f9", arm64_ldr_reg_sp(c, ARM64_X0, 16));
 	ENCODING("uxtb w16, w0", "101c0053", arm64_movz_reg_reg(c, ARM64_X16, ARM64_X0, 1));

@@ -6,6 +6,7 @@
  * handler looks at all registers and returns to the test. Those tell a direct jump from the fallback where the tree has an anchor.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -26,6 +27,8 @@
 static uint8_t *region;
 
 #ifdef __aarch64__
+
+static unsigned nr_led;
 
 static struct {
 	uint64_t pc, x16;
@@ -96,6 +99,7 @@ static void check_pointer(uint64_t tree, const struct shunt_plan *plan, uint64_t
 	if (tells_fallback)
 		cr_assert_eq(reached.x16 == pointer, !shape_finds(plan, pointer), "tree %u: %#lx went the wrong way", number, (unsigned long)pointer);
 	cr_assert(reached.kept_registers, "tree %u: a register was clobbered", number);
+	nr_led++;
 }
 
 static void check_tree(uint64_t *seed, unsigned number, uint64_t span, uint64_t align)
@@ -136,6 +140,7 @@ Test(arm64_trees_run, ten_thousand_lead_where_the_pointer_points, .init = set_up
 
 	for (unsigned number = 0; number < NR_TREES; number++)
 		check_tree(&seed, number, number % 3 ? REGION_LEN - 2 * TREE_MAX : UINT64_C(1) << 18, number % 2 ? 64 : 4);
+	printf("%u trees were run, and led %u pointers where they point\n", NR_TREES, nr_led);
 }
 
 #else

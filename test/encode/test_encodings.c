@@ -27,12 +27,14 @@ Test(encodings, every_x86_64_instruction_has_its_bytes)
 {
 	x86_64_for_each_encoding(check_hex);
 	cr_assert_geq(nr_checked, 50);
+	printf("%u x86-64 instructions have their bytes\n", nr_checked);
 }
 
 Test(encodings, every_arm64_instruction_has_its_bytes)
 {
 	arm64_for_each_encoding(check_hex);
 	cr_assert_geq(nr_checked, 35);
+	printf("%u arm64 instructions have their bytes\n", nr_checked);
 }
 
 /* Runs a call on a fresh buffer at `addr` and gives its error; a refused instruction must be nothing but traps of len bytes. */
@@ -170,4 +172,40 @@ Test(reach, arm64_immediates_are_12_bits_here_or_12_bits_higher)
 	cr_expect_eq(ARM(X, arm64_movk_reg_imm16(c, ARM64_X17, 1, 64)), -EINVAL);
 	cr_expect_eq(ARM(X, arm64_ror_reg_reg_imm6(c, ARM64_X16, ARM64_X16, 63)), 0);
 	cr_expect_eq(ARM(X, arm64_ror_reg_reg_imm6(c, ARM64_X16, ARM64_X16, 64)), -ERANGE);
+}
+
+Test(reach, arm64_offsets_are_up_to_4095_times_8)
+{
+	cr_expect_eq(ARM(X, arm64_ldr_reg_imm12(c, ARM64_X16, ARM64_X17, 32760)), 0);
+	cr_expect_eq(ARM(X, arm64_ldr_reg_imm12(c, ARM64_X16, ARM64_X17, 32768)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_ldr_reg_imm12(c, ARM64_X16, ARM64_X17, 4)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_ldr_reg_reg_imm12(c, ARM64_X16, ARM64_X17, 32760)), 0);
+	cr_expect_eq(ARM(X, arm64_ldr_reg_reg_imm12(c, ARM64_X16, ARM64_X17, 32768)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_str_reg_reg_imm12(c, ARM64_X16, ARM64_X17, 32760)), 0);
+	cr_expect_eq(ARM(X, arm64_str_reg_reg_imm12(c, ARM64_X16, ARM64_X17, 32768)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_str_reg_reg_imm12(c, ARM64_X16, ARM64_X17, 4)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_ldr_reg_sp(c, ARM64_X0, 32760)), 0);
+	cr_expect_eq(ARM(X, arm64_ldr_reg_sp(c, ARM64_X0, 32768)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_str_reg_sp(c, ARM64_X0, 32760)), 0);
+	cr_expect_eq(ARM(X, arm64_str_reg_sp(c, ARM64_X0, 32768)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_str_reg_sp(c, ARM64_X0, 12)), -EINVAL);
+}
+
+Test(reach, arm64_frames_counts_and_widths_end_where_their_fields_do)
+{
+	cr_expect_eq(ARM(X, arm64_stp_frame(c, 512)), 0);
+	cr_expect_eq(ARM(X, arm64_stp_frame(c, 528)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_stp_frame(c, 24)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_ldp_frame(c, 496)), 0);
+	cr_expect_eq(ARM(X, arm64_ldp_frame(c, 512)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_movn_reg_imm16(c, ARM64_X17, 65535)), 0);
+	cr_expect_eq(ARM(X, arm64_movn_reg_imm16(c, ARM64_X17, 65536)), -ERANGE);
+	cr_expect_eq(ARM(X, arm64_and32_low_bits(c, ARM64_X16, ARM64_X16, 1)), 0);
+	cr_expect_eq(ARM(X, arm64_and32_low_bits(c, ARM64_X16, ARM64_X16, 31)), 0);
+	cr_expect_eq(ARM(X, arm64_and32_low_bits(c, ARM64_X16, ARM64_X16, 0)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_and32_low_bits(c, ARM64_X16, ARM64_X16, 32)), -EINVAL);
+	cr_expect_eq(ARM(X, arm64_add_reg_reg_reg_lsl(c, ARM64_X16, ARM64_X17, ARM64_X16, 63)), 0);
+	cr_expect_eq(ARM(X, arm64_add_reg_reg_reg_lsl(c, ARM64_X16, ARM64_X17, ARM64_X16, 64)), -EINVAL);
+	for (unsigned len = 0; len <= 9; len++)
+		cr_expect_eq(ARM(X, arm64_movz_reg_reg(c, ARM64_X16, ARM64_X0, len)), len == 1 || len == 2 || len == 4 || len == 8 ? 0 : -EINVAL);
 }
