@@ -11,6 +11,7 @@
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
+#include "test/slowness.h"
 #include "test/unit/passes.h"
 #include "test/unit/passes_random_ir.h"
 
@@ -300,20 +301,23 @@ static void try_modules(uint64_t first)
 {
 	const char *base = getenv("SHUNT_RANDOM_SEED");
 	struct shunt_pass_counts counts = { 0 };
+	/* An emulator gets the first of the modules only: there the machine is tried, not the passes. */
+	unsigned nr = (unsigned)(NR_MODULES / test_slowness());
+	unsigned often = 100 * nr / NR_MODULES;
 
-	for (uint64_t i = 0; i < NR_MODULES; i++)
+	for (uint64_t i = 0; i < nr; i++)
 		try_module((base ? strtoull(base, NULL, 0) : 0) + first * NR_MODULES + i, &counts);
 	/* All of it happened, often. */
-	cr_expect_gt(counts.dispatches, 100u);
-	cr_expect_gt(counts.static_calls, 100u);
-	cr_expect_gt(counts.marked, 100u);
-	cr_expect_gt(counts.helpers, 20u);
-	cr_expect_gt(counts.cpu_ids, 20u);
-	cr_expect_gt(counts.percpu_array_lookups + counts.percpu_hash_lookups + counts.array_lookups, 100u);
-	cr_expect_gt(random_nr_stub_calls, 100u);
-	cr_expect_gt(nr_unwound, 50u);
-	printf("%d cases: %u dispatched calls, %u static, %u marked, %u per-CPU and map calls inlined, %u left; %lu stub calls, %lu calls unwound\n",
-	       NR_MODULES * NR_CASES, counts.dispatches, counts.static_calls, counts.marked,
+	cr_expect_gt(counts.dispatches, often);
+	cr_expect_gt(counts.static_calls, often);
+	cr_expect_gt(counts.marked, often);
+	cr_expect_gt(counts.helpers, often / 5);
+	cr_expect_gt(counts.cpu_ids, often / 5);
+	cr_expect_gt(counts.percpu_array_lookups + counts.percpu_hash_lookups + counts.array_lookups, often);
+	cr_expect_gt(random_nr_stub_calls, often);
+	cr_expect_gt(nr_unwound, often / 2);
+	printf("%u cases: %u dispatched calls, %u static, %u marked, %u per-CPU and map calls inlined, %u left; %lu stub calls, %lu calls unwound\n",
+	       nr * NR_CASES, counts.dispatches, counts.static_calls, counts.marked,
 	       counts.cpu_ids + counts.percpu_this + counts.percpu_of + counts.array_lookups + counts.percpu_array_lookups +
 		       counts.percpu_hash_lookups,
 	       counts.missed, (unsigned long)random_nr_stub_calls, (unsigned long)nr_unwound);
