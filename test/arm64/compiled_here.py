@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Objects that x86-64 compiled for arm64 run there with the results of x86-64. compiled_here.py SHUNT ARM64_SHUNT CAPTURE"""
+"""Objects and shared libraries that x86-64 compiled for arm64 run there with the results of x86-64. compiled_here.py SHUNT ARM64_SHUNT ARM64_HOST
+CAPTURE: ARM64_SHUNT loads objects, ARM64_HOST (test/exec/compiled_host.c) opens libraries."""
 
 import json
 import pathlib
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-SHUNT, OTHER, CAPTURE = sys.argv[1:4]
+SHUNT, OTHER, HOST, CAPTURE = sys.argv[1:5]
 sys.argv[1:] = [SHUNT, CAPTURE]
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from common import rules_for, settings, xdp_filters  # noqa: E402
@@ -33,14 +34,17 @@ def main():
         return 77
     different = []
     with tempfile.TemporaryDirectory() as folder:
-        code = pathlib.Path(folder) / "code.o"
+        code, library = pathlib.Path(folder) / "code.o", pathlib.Path(folder) / "code.so"
         for path in xdp_filters():
-            rules = settings(rules_for(path))
-            run(SHUNT, "compile", "--target", "aarch64-linux-gnu", "--cpu", "call", path, "-o", code)
-            there = outcome(run(OTHER, "run", "--json", *rules, "--code", code, path, CAPTURE))
-            if there != outcome(run(SHUNT, "run", "--json", *rules, path, CAPTURE)):
+            rules = rules_for(path)
+            for out in (code, library):
+                run(SHUNT, "compile", "--target", "aarch64-linux-gnu", "--cpu", "call", path, "-o", out)
+            here = outcome(run(SHUNT, "run", "--json", *settings(rules), path, CAPTURE))
+            if outcome(run(OTHER, "run", "--json", *settings(rules), "--code", code, path, CAPTURE)) != here:
                 different.append(path.name)
-    print(f"{len(xdp_filters())} objects compiled for arm64 here and run there: {len(different)} differ", *different)
+            if outcome(run(HOST, library, path, CAPTURE, *rules)) != here:
+                different.append(f"{path.stem}.so")
+    print(f"{len(xdp_filters())} objects and as many shared libraries compiled for arm64 here and run there: {len(different)} differ", *different)
     return 1 if different else 0
 
 

@@ -58,10 +58,11 @@ def result(log, name, expected=None):
     if text.startswith("skipped: "):
         print(text.strip())
         return SKIP
-    found = re.search(rf"^@@ begin {re.escape(name)}\n(.*?)^@@ end {re.escape(name)} (\d+) \S+$", text, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^@@ begin {re.escape(name)}\n(.*?)^@@ end {re.escape(name)} (\d+) (\S+)$", text, re.MULTILINE | re.DOTALL)
     if not found:
         print(f"the machine did not run {name} to its end")
         return 1
+    print(f"took {found[3]} s on the machine")
     print(found[1].strip("\n"))
     if expected and found[1].strip("\n") != read(expected).strip("\n"):
         print(f"this is not what {expected} says")

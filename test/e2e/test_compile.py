@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: MIT
 """shunt compile and shunt dump: code for either machine on either machine."""
 
+import json
 import pathlib
 import platform
 import re
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 from common import CAPTURE, OBJECTS, main, rules_for, run_json, settings, shunt, xdp_filters
 
+HOST = sys.argv[3]
 DENY = OBJECTS / "xdpfilt_dny_all.o"
 MACHINES = {"x86_64-linux-gnu": 62, "aarch64-linux-gnu": 183}
 
@@ -57,6 +60,15 @@ class Compile(unittest.TestCase):
         data = self.compiled(DENY, "--target", "aarch64-linux-gnu", name="code.so").read_bytes()
         self.assertEqual(struct.unpack_from("<HH", data, 16), (3, 183))
         self.assertIn(b"map.filter_ports\0", data)
+
+    @unittest.skipUnless(shutil.which("ld.lld-19") or shutil.which("ld.lld"), "there is no ld.lld")
+    def test_a_shared_library_that_a_host_opens_does_what_code_compiled_in_place_does(self):
+        for path in xdp_filters()[::3]:
+            with self.subTest(path.stem):
+                library = self.compiled(path, "--cpu", "call", name="code.so")
+                result = subprocess.run([HOST, library, path, CAPTURE, *rules_for(path)], capture_output=True, text=True, timeout=200)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(outcome(json.loads(result.stdout)), outcome(run_json(*settings(rules_for(path)), path, CAPTURE)))
 
     def test_code_for_another_machine_is_refused(self):
         other = "x86_64-linux-gnu" if platform.machine() == "aarch64" else "aarch64-linux-gnu"
