@@ -64,23 +64,40 @@ LLVMValueRef shunt_pass_cpu_id(struct shunt_pass *pass)
 	}
 }
 
-static LLVMValueRef copy_at(struct shunt_pass *pass, LLVMValueRef p, LLVMValueRef cpu64)
+static LLVMValueRef copy_at(struct shunt_pass *pass, LLVMValueRef p, LLVMValueRef distance)
 {
-	LLVMValueRef distance = LLVMBuildShl(pass->builder, cpu64, LLVMConstInt(pass->i64, SHUNT_PERCPU_SHIFT, 0), "");
-
 	/* In bounds: all copies lie in one reservation. So LLVM knows that a copy is not null when p is not. */
 	return LLVMBuildInBoundsGEP2(pass->builder, pass->i8, p, &distance, 1, "");
 }
 
-/* Signed: the units of threads without rseq lie below CPU 0's. */
+static LLVMValueRef constant(struct shunt_pass *pass, unsigned value)
+{
+	return LLVMConstInt(pass->i64, value, 0);
+}
+
+/*
+ * Signed: the units of threads without rseq lie below CPU 0's. arm64 extends and shifts in the load and the addition. On x86-64 two shifts
+ * of a plain load do both: a load that extends the sign takes an arithmetic unit too on some cores, and is slower there than all three.
+ */
 LLVMValueRef shunt_pass_this_copy(struct shunt_pass *pass, LLVMValueRef p)
 {
-	return copy_at(pass, p, LLVMBuildSExt(pass->builder, shunt_pass_cpu_id(pass), pass->i64, ""));
+	LLVMValueRef cpu = shunt_pass_cpu_id(pass), distance;
+
+	if (pass->arm64) {
+		distance = LLVMBuildShl(pass->builder, LLVMBuildSExt(pass->builder, cpu, pass->i64, ""), constant(pass, SHUNT_PERCPU_SHIFT), "");
+	} else {
+		distance = LLVMBuildShl(pass->builder, LLVMBuildZExt(pass->builder, cpu, pass->i64, ""), constant(pass, 32 + 2), "");
+		distance = LLVMBuildAShr(pass->builder, distance, constant(pass, 32 + 2 - SHUNT_PERCPU_SHIFT), "");
+		LLVMSetExact(distance, 1);
+	}
+	return copy_at(pass, p, distance);
 }
 
 LLVMValueRef shunt_pass_copy_of(struct shunt_pass *pass, LLVMValueRef p, LLVMValueRef cpu)
 {
-	return copy_at(pass, p, LLVMBuildZExt(pass->builder, cpu, pass->i64, ""));
+	LLVMValueRef cpu64 = LLVMBuildZExt(pass->builder, cpu, pass->i64, "");
+
+	return copy_at(pass, p, LLVMBuildShl(pass->builder, cpu64, constant(pass, SHUNT_PERCPU_SHIFT), ""));
 }
 
 static LLVMValueRef declare_nr_cpus(struct shunt_pass *pass)

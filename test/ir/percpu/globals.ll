@@ -34,7 +34,7 @@ define void @first() {
 ; CHECK-LABEL: @count(
 ; AOT: [[DELTA:%.*]] = load i64, ptr @shunt_percpu_delta
 ; AOT: [[UNIT0:%.*]] = getelementptr i8, ptr @hits, i64 [[DELTA]]
-; CHECK: [[FAR:%.*]] = shl i64 {{.*}}, 30
+; CHECK: [[FAR:%.*]] = ashr exact i64 {{.*}}, 4
 ; JIT: [[COPY:%.*]] = getelementptr inbounds i8, ptr @hits, i64 [[FAR]]
 ; AOT: [[COPY:%.*]] = getelementptr inbounds i8, ptr [[UNIT0]], i64 [[FAR]]
 ; CHECK: load i64, ptr [[COPY]]

@@ -1,7 +1,7 @@
 ; Per-CPU arrays and hashes, for this CPU and for a given one; plain hashes.
 ; RUN: %shunt-opt --passes=shunt-percpu --maps=%S/Inputs/maps.txt --cpu=tp:8 --nr-cpus=4 %s -o %t.ll
-; RUN: %FileCheck %s --check-prefix=CHECK < %t.ll
-; RUN: sed -e 's/x86_64/aarch64/' %s | %shunt-opt --passes=shunt-percpu --maps=%S/Inputs/maps.txt --cpu=tp:8 --nr-cpus=4 - | %FileCheck %s --check-prefixes=CHECK
+; RUN: %FileCheck %s --check-prefixes=CHECK,X86 < %t.ll
+; RUN: sed -e 's/x86_64/aarch64/' %s | %shunt-opt --passes=shunt-percpu --maps=%S/Inputs/maps.txt --cpu=tp:8 --nr-cpus=4 - | %FileCheck %s --check-prefixes=CHECK,ARM
 ; RUN: %shunt-opt --passes=shunt-percpu --maps=%S/Inputs/maps.txt --cpu=tp:8 --nr-cpus=4 %t.ll -o %t.again.ll
 ; RUN: grep -v ModuleID %t.ll > %t.1 && grep -v ModuleID %t.again.ll > %t.2 && cmp %t.1 %t.2
 ; Without a source of the CPU number the forms of this CPU stay calls, the others do not.
@@ -28,8 +28,11 @@ declare ptr @shunt_map_lookup_of(ptr, ptr, i32)
 ; CHECK-NEXT: [[OFF:%.*]] = mul i64 [[WIDE]], 8
 ; CHECK-NEXT: [[PTR:%.*]] = getelementptr inbounds i8, ptr inttoptr (i64 2097152 to ptr), i64 [[OFF]]
 ; CHECK: %cpu = load i32
-; CHECK-NEXT: [[CPU:%.*]] = sext i32 %cpu to i64
-; CHECK-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
+; X86-NEXT: [[CPU:%.*]] = zext i32 %cpu to i64
+; X86-NEXT: [[HIGH:%.*]] = shl i64 [[CPU]], 34
+; X86-NEXT: [[FAR:%.*]] = ashr exact i64 [[HIGH]], 4
+; ARM-NEXT: [[CPU:%.*]] = sext i32 %cpu to i64
+; ARM-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
 ; CHECK-NEXT: [[COPY:%.*]] = getelementptr inbounds i8, ptr [[PTR]], i64 [[FAR]]
 ; CHECK-NEXT: %value = select i1 [[IN]], ptr [[COPY]], ptr null
 define ptr @percpu_array(ptr %k) {
@@ -55,8 +58,11 @@ define ptr @percpu_array_of(ptr %k, i32 %cpu) {
 ; CHECK-LABEL: define ptr @in_percpu_hash(
 ; CHECK-NEXT: [[FOUND:%.*]] = call ptr @shunt_map_find_percpu.8.in_percpu_hash(ptr @percpu_hash, ptr %k)
 ; CHECK-NEXT: [[IN:%.*]] = icmp ne ptr [[FOUND]], null
-; CHECK: [[CPU:%.*]] = sext i32 %cpu to i64
-; CHECK-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
+; X86: [[CPU:%.*]] = zext i32 %cpu to i64
+; X86-NEXT: [[HIGH:%.*]] = shl i64 [[CPU]], 34
+; X86-NEXT: [[FAR:%.*]] = ashr exact i64 [[HIGH]], 4
+; ARM: [[CPU:%.*]] = sext i32 %cpu to i64
+; ARM-NEXT: [[FAR:%.*]] = shl i64 [[CPU]], 30
 ; CHECK-NEXT: [[COPY:%.*]] = getelementptr inbounds i8, ptr [[FOUND]], i64 [[FAR]]
 ; CHECK-NEXT: %value = select i1 [[IN]], ptr [[COPY]], ptr null
 ; CHECK: call ptr @shunt_map_find_percpu(ptr @lru_percpu, ptr %k)

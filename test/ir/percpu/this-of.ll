@@ -1,7 +1,7 @@
 ; Per-CPU variables: this CPU's copy by a signed number, a given CPU's by an unsigned one with a bound.
-; RUN: %shunt-opt --passes=shunt-percpu --cpu=tp:-160 --nr-cpus=48 %s | %FileCheck %s --check-prefixes=ALL,KNOWN
-; RUN: %shunt-opt --passes=shunt-percpu --cpu=tp:-160 %s | %FileCheck %s --check-prefixes=ALL,CALLED
-; RUN: sed -e 's/x86_64/aarch64/' %s | %shunt-opt --passes=shunt-percpu --cpu=tp:-160 --nr-cpus=48 - | %FileCheck %s --check-prefixes=ALL,KNOWN
+; RUN: %shunt-opt --passes=shunt-percpu --cpu=tp:-160 --nr-cpus=48 %s | %FileCheck %s --check-prefixes=ALL,X86,KNOWN
+; RUN: %shunt-opt --passes=shunt-percpu --cpu=tp:-160 %s | %FileCheck %s --check-prefixes=ALL,X86,CALLED
+; RUN: sed -e 's/x86_64/aarch64/' %s | %shunt-opt --passes=shunt-percpu --cpu=tp:-160 --nr-cpus=48 - | %FileCheck %s --check-prefixes=ALL,ARM,KNOWN
 ; RUN: %shunt-opt --passes=shunt-percpu --cpu=call --nr-cpus=48 %s | %FileCheck %s --check-prefix=CALL
 target triple = "x86_64-unknown-linux-gnu"
 
@@ -10,8 +10,11 @@ declare ptr @shunt_percpu_of(ptr, i32)
 
 ; ALL-LABEL: define ptr @this(
 ; ALL: [[CPU:%.*]] = load i32
-; ALL-NEXT: [[WIDE:%.*]] = sext i32 [[CPU]] to i64
-; ALL-NEXT: [[FAR:%.*]] = shl i64 [[WIDE]], 30
+; X86-NEXT: [[WIDE:%.*]] = zext i32 [[CPU]] to i64
+; X86-NEXT: [[HIGH:%.*]] = shl i64 [[WIDE]], 34
+; X86-NEXT: [[FAR:%.*]] = ashr exact i64 [[HIGH]], 4
+; ARM-NEXT: [[WIDE:%.*]] = sext i32 [[CPU]] to i64
+; ARM-NEXT: [[FAR:%.*]] = shl i64 [[WIDE]], 30
 ; ALL-NEXT: %copy = getelementptr inbounds i8, ptr %p, i64 [[FAR]]
 ; ALL-NEXT: ret ptr %copy
 ; CALL-LABEL: define ptr @this(
