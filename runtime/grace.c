@@ -28,6 +28,9 @@
 /* The worker lets a batch grow for so long: its two SYNC_COREs and its grace period cost the same for one item and for a thousand.
  * Who waits for reclamation is not kept waiting by it. */
 #define GATHER_NS 10000000
+/* And so often once more while it grows fast: who unloads programs by the thousand is about to empty whole packs, which go back to the system
+ * as they are, while in parts they would be filled first. */
+#define GATHER_ROUNDS_MAX 5
 
 /* liburcu is not built with the thread sanitizer, which therefore has to be told what a grace period orders. */
 #if defined(__SANITIZE_THREAD__)
@@ -72,6 +75,7 @@ static bool worker_runs;
 static bool worker_idle;
 static bool worker_gathers; /* waits for a batch to grow; it needs no signal for that */
 static bool urged;          /* somebody waits for the queue: no gathering */
+static bool grows;          /* atomic: shunt_grace_grows was called */
 static bool worker_stop;
 
 /* Forking threads that have not come out of fork; while there are, no grace period begins or ends for us. */
@@ -201,22 +205,32 @@ static int run_batch(void)
 	return nr;
 }
 
+void shunt_grace_grows(void)
+{
+	__atomic_store_n(&grows, true, __ATOMIC_RELAXED);
+}
+
 /* With grace_lock, which it lets go meanwhile. */
 static void gather(void)
 {
-	struct timespec until;
-	int err = 0;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += GATHER_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	worker_idle = true;
 	worker_gathers = true;
-	while (!urged && !worker_stop && !err)
-		err = pthread_cond_timedwait(&work_cond, &grace_lock, &until);
+	for (int round = 0; round < GATHER_ROUNDS_MAX; round++) {
+		struct timespec until;
+		int err = 0;
+
+		__atomic_store_n(&grows, false, __ATOMIC_RELAXED);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += GATHER_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		while (!urged && !worker_stop && !err)
+			err = pthread_cond_timedwait(&work_cond, &grace_lock, &until);
+		if (urged || worker_stop || !__atomic_load_n(&grows, __ATOMIC_RELAXED))
+			break;
+	}
 	worker_gathers = false;
 	worker_idle = false;
 }

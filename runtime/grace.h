@@ -33,6 +33,9 @@ SHUNT_API void shunt_grace_settle(void);
 /* Queues item (caller's memory, back when release runs). Never fails, never waits; starts the worker in worker mode. MT-safe. */
 SHUNT_API void shunt_grace_defer(struct shunt_grace_item *item);
 
+/* Many more things are in items that are queued (each is in there with others): the batch is worth growing a little longer. MT-safe. */
+SHUNT_API void shunt_grace_grows(void);
+
 /* One SYNC_CORE on every thread of the process: each has executed a context-synchronising instruction since. No-op where
  * membarrier lacks it and the machine does not need it for finalize; registration is done on first use. */
 SHUNT_API int shunt_sync_core(void);

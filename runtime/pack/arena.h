@@ -49,10 +49,23 @@ struct shunt_pack {
 	struct shunt_room_link room;
 	struct shunt_pack_item items[2];
 	struct shunt_pack_space space;
-	/* Of the block that begins here, live or next: with the serial it makes an id unique. WORN: never again. */
+	/* Of the block that begins here, live or next: with the serial it makes an id unique. WORN: never again. Read by shunt_pack_generation. */
 	uint16_t generation[SHUNT_PACK_CHUNKS];
 };
 #define SHUNT_GENERATION_WORN UINT16_MAX
+
+/* Most blocks are the first at their place: then one line of bits says all, and none of the 64 KiB of generations is touched. */
+static inline uint16_t shunt_pack_generation(const struct shunt_pack *pack, uint32_t first)
+{
+	return shunt_bit_is_set(&pack->space, SHUNT_BIT_REUSED, first) ? pack->generation[first] : 0;
+}
+
+/* The id of the block that began here is not given out again. */
+static inline uint16_t shunt_pack_next_generation(struct shunt_pack *pack, uint32_t first)
+{
+	shunt_bit_set(&pack->space, SHUNT_BIT_REUSED, first);
+	return ++pack->generation[first];
+}
 
 struct shunt_pack_dup;
 
@@ -119,6 +132,7 @@ struct shunt_arena {
 	uint64_t nr_blocks[SHUNT_NR_SEGMENTS];
 	uint64_t chunks_used[SHUNT_NR_SEGMENTS];
 	uint64_t chunks_pending;
+	uint32_t nr_freed;         /* ever; wraps */
 	struct shunt_rest rest;
 	enum shunt_backing newest;
 	struct shunt_pack_dup *dups; /* pack_dup.c */

@@ -19,7 +19,7 @@
 /* A block's id: 33 bits of its pack's serial, 15 of its first chunk, 16 of that chunk's generation. */
 static uint64_t id_of(const struct shunt_pack *pack, uint32_t first)
 {
-	return pack->serial << 31 | (uint64_t)first << 16 | pack->generation[first];
+	return pack->serial << 31 | (uint64_t)first << 16 | shunt_pack_generation(pack, first);
 }
 
 void shunt_pack_describe(const struct shunt_pack *pack, uint32_t first, uint32_t nr, struct shunt_block *out)
@@ -67,7 +67,7 @@ bool shunt_pack_block_at(const struct shunt_pack *pack, uint32_t chunk, uint32_t
 	*nr = shunt_space_block_from(&pack->space, chunk);
 	if (!*nr && !shunt_space_block(&pack->space, chunk, first, nr))
 		return false;
-	if (pack->generation[*first] == SHUNT_GENERATION_WORN || shunt_bit_is_resting(&pack->space, *first) || is_open_at(pack, *first))
+	if (shunt_pack_generation(pack, *first) == SHUNT_GENERATION_WORN || shunt_bit_is_resting(&pack->space, *first) || is_open_at(pack, *first))
 		return false;
 	*dying = shunt_bit_is_set(&pack->space, SHUNT_BIT_DYING, *first);
 	return true;

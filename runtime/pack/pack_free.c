@@ -31,7 +31,7 @@ static void give_chunks(struct shunt_pack *pack, uint32_t first, uint32_t nr, bo
 		pack->large_chunks = 0;
 		return;
 	}
-	if (++pack->generation[first] == SHUNT_GENERATION_WORN) {
+	if (shunt_pack_next_generation(pack, first) == SHUNT_GENERATION_WORN) {
 		/* Another block at this chunk would repeat an id: it is left out until the whole pack is empty. */
 		pack->nr_worn++;
 		if (nr > 1)
@@ -182,34 +182,58 @@ static void retire(struct shunt_grace_item *grace_item)
 	pthread_mutex_unlock(&pack->arena->lock);
 }
 
-/* The block that has rested longest becomes free. early: the pack in which many are given back now; its tree is brought up to date later. */
-static void wake_oldest(struct shunt_arena *arena, const struct shunt_pack *early)
+/* Bringing the whole tree of free runs up to date costs as much as so many blocks one by one. */
+#define MANY 32
+
+/* How many of the nr that have rested longest are of one pack. */
+static uint32_t count_same_pack(const struct shunt_rest *rest, uint32_t nr)
+{
+	const struct shunt_rest_entry *oldest = &rest->ring[rest->head];
+	uint32_t same = 1;
+
+	while (same < nr && rest->ring[(rest->head + same) % rest->size].serial == oldest->serial)
+		same++;
+	return same;
+}
+
+/* The nr blocks that have rested longest become free. early: the pack in which many are given back now; its tree is brought up to date later. */
+static void wake_oldest(struct shunt_arena *arena, const struct shunt_pack *early, uint32_t nr)
 {
 	struct shunt_rest *rest = &arena->rest;
-	const struct shunt_rest_entry *entry = &rest->ring[rest->head];
-	struct shunt_pack *pack = arena->slots[entry->slot];
-	uint32_t first = entry->first;
-	uint32_t nr;
 
-	rest->head = rest->head + 1 == rest->size ? 0 : rest->head + 1;
-	rest->nr--;
-	rest->chunks -= entry->nr;
-	/* Its pack may have gone, or become a new one, meanwhile. */
-	if (!pack || pack->serial != entry->serial)
-		return;
-	nr = shunt_space_block_from(&pack->space, first);
-	shunt_bit_clear(&pack->space, SHUNT_BIT_BATCH, first);
-	free_chunks(pack, first, nr, pack == early);
-	if (pack != early)
+	while (nr) {
+		uint32_t same = count_same_pack(rest, nr);
+		struct shunt_pack *pack = arena->slots[rest->ring[rest->head].slot];
+		bool later = pack == early || same > MANY;
+
+		/* Its pack may have gone, or become a new one, meanwhile. */
+		if (pack && pack->serial != rest->ring[rest->head].serial)
+			pack = NULL;
+		nr -= same;
+		for (; same > 0; same--) {
+			const struct shunt_rest_entry *entry = &rest->ring[rest->head];
+
+			rest->head = rest->head + 1 == rest->size ? 0 : rest->head + 1;
+			rest->nr--;
+			rest->chunks -= entry->nr;
+			if (!pack)
+				continue;
+			shunt_bit_clear(&pack->space, SHUNT_BIT_BATCH, entry->first);
+			free_chunks(pack, entry->first, entry->nr, later);
+		}
+		if (!pack || pack == early)
+			continue;
+		if (later)
+			shunt_space_give_done(&pack->space);
 		shunt_pack_place(pack);
+	}
 }
 
 bool shunt_pack_rest_end(struct shunt_arena *arena)
 {
 	bool any = arena->rest.nr > 0;
 
-	while (arena->rest.nr)
-		wake_oldest(arena, NULL);
+	wake_oldest(arena, NULL, arena->rest.nr);
 	return any;
 }
 
@@ -219,34 +243,42 @@ static void lay_to_rest(struct shunt_pack *pack, uint32_t first, uint32_t nr, co
 	struct shunt_rest *rest = &pack->arena->rest;
 
 	while (rest->nr && (rest->nr == rest->size || rest->chunks + nr > rest->max_chunks))
-		wake_oldest(pack->arena, early);
+		wake_oldest(pack->arena, early, 1);
 	rest->ring[(rest->head + rest->nr) % rest->size] =
 		(struct shunt_rest_entry){ .serial = pack->serial, .slot = pack->first_slot, .first = first, .nr = nr };
 	rest->nr++;
 	rest->chunks += nr;
 }
 
-static void release_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *many)
+struct release {
+	bool many;    /* the tree is brought up to date at the end */
+	uint32_t nr_over; /* so many more than can rest: the first of them would be woken by the last */
+};
+
+static void release_block(struct shunt_pack *pack, uint32_t first, uint32_t nr, void *user)
 {
+	struct release *release = user;
+
 	shunt_bit_clear(&pack->space, SHUNT_BIT_DYING, first);
 	pack->nr_dying--;
 	pack->chunks_dying -= nr;
 	pack->arena->chunks_pending -= nr;
-	if (pack->arena->rest.ring && pack->nr_slots == 1 && pack->generation[first] + 1 != SHUNT_GENERATION_WORN) {
-		pack->generation[first]++;
-		lay_to_rest(pack, first, nr, many ? pack : NULL);
+	if (release->nr_over) {
+		release->nr_over--;
+	} else if (pack->arena->rest.ring && pack->nr_slots == 1 && shunt_pack_generation(pack, first) + 1 != SHUNT_GENERATION_WORN) {
+		shunt_pack_next_generation(pack, first);
+		lay_to_rest(pack, first, nr, release->many ? pack : NULL);
 		return;
 	}
 	shunt_bit_clear(&pack->space, SHUNT_BIT_BATCH, first);
-	give_chunks(pack, first, nr, many != NULL);
+	give_chunks(pack, first, nr, release->many);
 }
-
-/* Bringing the whole tree of free runs up to date costs as much as so many blocks one by one. */
-#define MANY 32
 
 static void release_batch(struct shunt_pack *pack)
 {
-	bool many = pack->nr_slots == 1 && count_batch(pack) > MANY;
+	struct shunt_rest *rest = &pack->arena->rest;
+	uint32_t nr = count_batch(pack);
+	struct release release = { .many = pack->nr_slots == 1 && nr > MANY };
 
 	if (pack->closing) {
 		/* Not block by block: nothing of it is left. */
@@ -255,8 +287,12 @@ static void release_batch(struct shunt_pack *pack)
 		pack->nr_dying = 0;
 		return;
 	}
-	each_in_batch(pack, release_block, many ? &many : NULL);
-	if (many)
+	if (release.many && rest->ring && nr > rest->size) {
+		wake_oldest(pack->arena, pack, rest->nr);
+		release.nr_over = nr - rest->size;
+	}
+	each_in_batch(pack, release_block, &release);
+	if (release.many)
 		shunt_space_give_done(&pack->space);
 	if (pack->emptying) {
 		pack->emptying = false;
@@ -335,6 +371,9 @@ static void count_gone(struct shunt_pack *pack, uint32_t nr)
 	pack->arena->chunks_used[pack->segment] -= nr;
 }
 
+/* So many in the time for which a batch gathers are worth gathering on. */
+#define FREED_FAST 1024u
+
 int shunt_pack_free(const struct shunt_block *block)
 {
 	struct shunt_pack_ref ref;
@@ -350,6 +389,8 @@ int shunt_pack_free(const struct shunt_block *block)
 	pack->chunks_dying += ref.nr;
 	ref.arena->chunks_pending += ref.nr;
 	queue_item(pack);
+	if (++ref.arena->nr_freed % FREED_FAST == 0)
+		shunt_grace_grows();
 	shunt_names_forget(block->rx);
 	pthread_mutex_unlock(&ref.arena->lock);
 	return 0;

@@ -30,6 +30,7 @@ enum shunt_bit {
 	SHUNT_BIT_LAST,  /* of its block */
 	SHUNT_BIT_DYING, /* of a block's first chunk: freed; kept by pack_free.c */
 	SHUNT_BIT_BATCH, /* and covered by the batch in progress; likewise. Without DYING: that batch is over, and the block rests */
+	SHUNT_BIT_REUSED, /* a block that began here has gone since the pack was new; likewise */
 	SHUNT_NR_BITS,
 };
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <shunt/log.h>
 #include <shunt/reader.h>
@@ -66,6 +67,43 @@ Test(pack_blocks, a_block_behind_a_used_up_run_stays_one_when_the_runs_last_bloc
 	cr_assert_eq(found.rx, behind.rx);
 	cr_assert_eq(found.id, behind.id);
 	cr_assert_eq(shunt_pack_free(&behind), 0, "%s", shunt_error());
+}
+
+/* Batches in 100 ms that begin with a free, while as many more are freed every 2 ms. */
+static uint64_t count_batches(uint32_t nr_freed)
+{
+	static struct shunt_block blocks[50][1500];
+	struct shunt_arena_options options = { .size = 64 << 20 };
+	struct shunt_arena *arena = create_arena(&options);
+	struct timespec pause = { 0, 2000000 };
+	struct shunt_reclaim_stats before, after;
+
+	for (int round = 0; round < 50; round++)
+		for (uint32_t i = 0; i < nr_freed; i++)
+			cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 64, 0, &blocks[round][i]), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_quiesce(), 0);
+	shunt_reclaim_get_stats(&before);
+	for (int round = 0; round < 50; round++) {
+		for (uint32_t i = 0; i < nr_freed; i++)
+			cr_assert_eq(shunt_pack_free(&blocks[round][i]), 0);
+		nanosleep(&pause, NULL);
+	}
+	shunt_reclaim_get_stats(&after);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
+	return after.nr_batches - before.nr_batches;
+}
+
+Test(pack_blocks, a_batch_gathers_on_while_blocks_are_freed_by_the_thousand)
+{
+	uint64_t few = 0, many = 0;
+
+	/* Of time: where the machine does something else in between, once more. */
+	for (int attempt = 0; attempt < 10 && few < 2 * many + 2; attempt++) {
+		few = count_batches(10);
+		many = count_batches(1500);
+	}
+	cr_assert_geq(few, 2 * many + 2, "%lu batches for some, %lu for many", (unsigned long)few, (unsigned long)many);
 }
 
 Test(pack_blocks, an_open_run_is_given_back_to_who_needs_the_whole_pack)
