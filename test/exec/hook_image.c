@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "test/exec/dispatch_programs.h"
+#include "test/slowness.h"
 
 struct pair {
 	double left, right;
@@ -79,7 +80,7 @@ static int check_changes(void)
 	CHECK_EQ(make_program(shunt_hook_arena(hook), 9, &q), 0, "program");
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(pthread_create(&threads[i], NULL, caller, &stop), 0, "thread");
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < 2000 / test_slowness(); i++) {
 		CHECK_EQ(shunt_hook_attach(hook, p.rx, NULL), 0, "attach");
 		CHECK_EQ(hook_value(1), 8, "attached");
 		CHECK_EQ(shunt_hook_replace(hook, p.rx, q.rx, NULL), 0, "replace");
