@@ -25,7 +25,8 @@ enum shunt_plan_op {
 
 struct shunt_plan_node {
 	enum shunt_plan_op op;
-	bool align16;     /* this node starts at a multiple of 16 bytes: fetched in one piece when it is jumped to */
+	bool align16;     /* this node starts at a multiple of 16 bytes */
+	bool one_line;    /* all from this node to the next fallback or part lies in one cache line, if it fits there: it is fetched at once */
 	uint32_t program; /* EQUAL, ABOVE: index into programs; PART: into parts */
 	uint32_t node;    /* ABOVE, INSIDE: index of a later node */
 };

@@ -4,15 +4,12 @@
 
 #include <stdlib.h>
 
+/* But EQUAL and ABOVE. */
 static bool is_valid_node(const struct shunt_plan *plan, uint32_t index)
 {
 	const struct shunt_plan_node *node = &plan->nodes[index];
 
 	switch (node->op) {
-	case SHUNT_PLAN_OP_EQUAL:
-		return node->program < plan->nr_programs;
-	case SHUNT_PLAN_OP_ABOVE:
-		return node->program < plan->nr_programs && node->node > index && node->node < plan->nr_nodes;
 	case SHUNT_PLAN_OP_INSIDE:
 		return plan->nr_programs > 0 && plan->nodes[0].op == SHUNT_PLAN_OP_ANCHOR && node->node > index && node->node < plan->nr_nodes;
 	case SHUNT_PLAN_OP_ANCHOR:
@@ -23,8 +20,9 @@ static bool is_valid_node(const struct shunt_plan *plan, uint32_t index)
 		return true;
 	case SHUNT_PLAN_OP_PART:
 		return node->program < plan->nr_parts && !plan->is_part;
+	default:
+		return false;
 	}
-	return false;
 }
 
 static bool are_valid_programs(const struct shunt_plan *plan)
@@ -38,29 +36,67 @@ static bool are_valid_programs(const struct shunt_plan *plan)
 			     (plan->low <= plan->programs[0] && plan->high >= plan->programs[plan->nr_programs - 1]));
 }
 
-/* The nodes as the plan has them; false when it breaks the rules. */
+/* The nodes as the plan has them; false when it breaks the rules. Nearly all are compares. */
 static bool take_nodes(struct shunt_tree *tree)
 {
 	const struct shunt_plan *plan = tree->plan;
+	const struct shunt_plan_node *nodes = plan->nodes;
+	struct shunt_tree_node *out = tree->nodes;
+	uint32_t nr_nodes = plan->nr_nodes, nr_programs = plan->nr_programs;
 
-	for (uint32_t i = 0; i < plan->nr_nodes; i++) {
-		if (!is_valid_node(plan, i))
+	for (uint32_t i = 0; i < nr_nodes; i++) {
+		enum shunt_plan_op op = nodes[i].op;
+		bool is_valid;
+
+		out[i].align_mask = nodes[i].align16 ? 15 : 0;
+		out[i].is_placed = nodes[i].align16 | nodes[i].one_line;
+		if (op == SHUNT_PLAN_OP_EQUAL)
+			is_valid = nodes[i].program < nr_programs;
+		else if (op == SHUNT_PLAN_OP_ABOVE)
+			is_valid = nodes[i].program < nr_programs && nodes[i].node > i && nodes[i].node < nr_nodes;
+		else
+			is_valid = is_valid_node(plan, i);
+		if (!is_valid)
 			return false;
-		tree->nodes[i].align_mask = plan->nodes[i].align16 ? 15 : 0;
-		if (plan->nodes[i].op == SHUNT_PLAN_OP_ABOVE || plan->nodes[i].op == SHUNT_PLAN_OP_INSIDE)
-			tree->nodes[plan->nodes[i].node].is_jumped_to = true;
+		if (op == SHUNT_PLAN_OP_ABOVE || op == SHUNT_PLAN_OP_INSIDE)
+			out[nodes[i].node].is_jumped_to = true;
 	}
-	return plan->nodes[plan->nr_nodes - 1].op == SHUNT_PLAN_OP_FALLBACK && are_valid_programs(plan);
+	return nodes[nr_nodes - 1].op == SHUNT_PLAN_OP_FALLBACK && are_valid_programs(plan);
+}
+
+/* What a pointer runs through that takes no jump at this node and behind it, until it leaves; more than a line is not told apart. */
+static uint32_t run_len(const struct shunt_tree *tree, uint32_t node)
+{
+	uint32_t len = 0;
+
+	for (;; node++) {
+		len += tree->nodes[node].len;
+		if (len > SHUNT_CACHE_LINE || tree->plan->nodes[node].op == SHUNT_PLAN_OP_FALLBACK || tree->plan->nodes[node].op == SHUNT_PLAN_OP_PART)
+			return len;
+	}
+}
+
+static uint32_t padding_of(const struct shunt_tree *tree, uint32_t node, uint64_t addr)
+{
+	uint32_t padding = (uint32_t)-addr & tree->nodes[node].align_mask;
+	uint32_t left, len;
+
+	if (!tree->plan->nodes[node].one_line)
+		return padding;
+	left = SHUNT_CACHE_LINE - ((uint32_t)(addr + padding) & (SHUNT_CACHE_LINE - 1));
+	len = run_len(tree, node);
+	return padding + (len > left && len <= SHUNT_CACHE_LINE ? left : 0);
 }
 
 /* Adds lengths and padding up; returns the tree's length. */
 static uint32_t place_nodes(struct shunt_tree *tree, uint64_t addr)
 {
-	const struct shunt_tree_node *end = tree->nodes + tree->plan->nr_nodes;
+	struct shunt_tree_node *nodes = tree->nodes, *end = nodes + tree->plan->nr_nodes;
 	uint32_t offset = 0;
 
-	for (struct shunt_tree_node *node = tree->nodes; node < end; node++) {
-		offset += (uint32_t)-(addr + offset) & node->align_mask;
+	for (struct shunt_tree_node *node = nodes; node < end; node++) {
+		if (node->is_placed)
+			offset += padding_of(tree, (uint32_t)(node - nodes), addr + offset);
 		node->offset = offset;
 		offset += node->len;
 	}
@@ -70,13 +106,15 @@ static uint32_t place_nodes(struct shunt_tree *tree, uint64_t addr)
 /* Makes jumps that do not reach long; false when there were none. */
 static bool grow_jumps(struct shunt_tree *tree, int64_t reach)
 {
+	struct shunt_tree_node *nodes = tree->nodes;
+	uint32_t *jumps = tree->jumps;
 	uint32_t nr_short = 0;
 
 	for (uint32_t i = 0; i < tree->nr_jumps; i++) {
-		struct shunt_tree_node *node = &tree->nodes[tree->jumps[i]];
+		struct shunt_tree_node *node = &nodes[jumps[i]];
 
-		if ((int64_t)tree->nodes[node->to].offset - (node->offset + node->len) <= reach) {
-			tree->jumps[nr_short++] = tree->jumps[i];
+		if ((int64_t)nodes[node->to].offset - (node->offset + node->len) <= reach) {
+			jumps[nr_short++] = jumps[i];
 			continue;
 		}
 		node->is_long = true;

@@ -17,6 +17,7 @@
 #include "targets/code.h"
 #include "targets/plan.h"
 
+#define SHUNT_CACHE_LINE 64u
 #define SHUNT_TREE_WORDS_MAX (1u << 20) /* of a row of counts */
 
 struct shunt_tree;
@@ -56,6 +57,7 @@ struct shunt_tree {
 		uint8_t growth;   /* what the long form of that jump adds */
 		bool is_long;
 		bool is_jumped_to;
+		bool is_placed;     /* there may be padding before it */
 		uint8_t align_mask; /* the bits of its address that are 0 */
 	} *nodes;
 };

@@ -14,6 +14,14 @@
 #include "targets/tree.h"
 #include "targets/x86_64/encode.h"
 
+static inline void emit_jcc(struct shunt_code *code, enum x86_64_cond cond, uint64_t dest, bool is_long)
+{
+	if (is_long)
+		x86_64_jcc_rel32(code, cond, dest);
+	else
+		x86_64_jcc_rel8(code, cond, dest);
+}
+
 static inline void emit_compare(const struct shunt_tree *tree, struct shunt_code *code, uint32_t program)
 {
 	if (tree->is_anchored) {
@@ -22,14 +30,6 @@ static inline void emit_compare(const struct shunt_tree *tree, struct shunt_code
 	}
 	x86_64_lea_reg_rip(code, X86_64_R11, tree->plan->programs[program]);
 	x86_64_cmp_reg_reg(code, X86_64_R10, X86_64_R11);
-}
-
-static inline void emit_jcc(struct shunt_code *code, enum x86_64_cond cond, uint64_t dest, bool is_long)
-{
-	if (is_long)
-		x86_64_jcc_rel32(code, cond, dest);
-	else
-		x86_64_jcc_rel8(code, cond, dest);
 }
 
 static void emit_jmp_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t node, uint32_t to)
@@ -99,12 +99,16 @@ static bool is_passed_over(const struct shunt_tree *tree, uint32_t index)
 	       (nodes[index - 1].op == SHUNT_PLAN_OP_PART || nodes[index - 1].op == SHUNT_PLAN_OP_FALLBACK);
 }
 
+static enum x86_64_cond above_of(const struct shunt_tree *tree)
+{
+	/* Unsigned, high - pointer is more than any other value for pointers on either side of the bounds. */
+	return !tree->is_anchored ? X86_64_A : tree->plan->outside_is_below ? X86_64_B : X86_64_L;
+}
+
 static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t index)
 {
 	const struct shunt_plan *plan = tree->plan;
 	const struct shunt_plan_node *node = &plan->nodes[index];
-	/* Unsigned, high - pointer is more than any other value for pointers on either side of the bounds. */
-	enum x86_64_cond above = !tree->is_anchored ? X86_64_A : plan->outside_is_below ? X86_64_B : X86_64_L;
 
 	switch (node->op) {
 	case SHUNT_PLAN_OP_EQUAL:
@@ -115,9 +119,9 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 	case SHUNT_PLAN_OP_ABOVE:
 		emit_compare(tree, code, node->program);
 		if (leads_to_part(plan, node))
-			x86_64_jcc_rel32(code, above, plan->parts[plan->nodes[node->node].program]);
+			x86_64_jcc_rel32(code, above_of(tree), plan->parts[plan->nodes[node->node].program]);
 		else
-			emit_jcc(code, above, shunt_tree_addr(tree, code, node->node), tree->nodes[index].is_long);
+			emit_jcc(code, above_of(tree), shunt_tree_addr(tree, code, node->node), tree->nodes[index].is_long);
 		break;
 	case SHUNT_PLAN_OP_INSIDE:
 		/* Without an anchor every pointer is let in. */
@@ -168,7 +172,6 @@ static void emit_node(struct shunt_tree *tree, struct shunt_code *code, uint32_t
 #define JMP_REG_LEN 4u /* and the int3 behind it */
 #define LFENCE_LEN 3u
 #define RETPOLINE_LEN 18u
-#define CACHE_LINE 64u
 
 static uint16_t cmp_imm_len(uint64_t value)
 {
@@ -272,23 +275,76 @@ static void emit_count(const struct shunt_tree *tree, struct shunt_code *code, u
 
 static void measure(struct shunt_tree *tree)
 {
+	bool is_plain = tree->is_anchored && !tree->reuses_flags;
+	const uint64_t *programs = tree->plan->programs;
+	uint64_t high = tree->high;
+
 	/*
 	 * A retpoline's return is mispredicted by design, so whoever comes through one fetches all that leads to it anew: it is in one cache
 	 * line where pointers outside the programs come out (1.08 instead of 1.12 times a bare one). Not when it is all there is.
 	 */
-	if (tree->fallback == SHUNT_FALLBACK_RETPOLINE && tree->first_fallback)
-		tree->nodes[tree->first_fallback].align_mask = CACHE_LINE - 1;
-	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++)
-		measure_node(tree, i, &tree->nodes[i]);
+	if (tree->fallback == SHUNT_FALLBACK_RETPOLINE && tree->first_fallback) {
+		tree->nodes[tree->first_fallback].align_mask = SHUNT_CACHE_LINE - 1;
+		tree->nodes[tree->first_fallback].is_placed = true;
+	}
+	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
+		const struct shunt_plan_node *node = &tree->plan->nodes[i];
+
+		if (node->op == SHUNT_PLAN_OP_EQUAL && is_plain)
+			tree->nodes[i].len = (uint16_t)(cmp_imm_len(high - programs[node->program]) + JCC_LONG_LEN);
+		else
+			measure_node(tree, i, &tree->nodes[i]);
+	}
+}
+
+/*
+ * An EQUAL or ABOVE as nearly all are: its length, or 0 for emit_node to do it. Behind one there is always another node, of which the last
+ * bytes that this writes are.
+ */
+static inline size_t write_test(const struct shunt_tree *tree, uint32_t index, uint8_t *bytes, uint64_t start, enum x86_64_cond above)
+{
+	const struct shunt_plan *plan = tree->plan;
+	const struct shunt_plan_node *node = &plan->nodes[index];
+	const struct shunt_tree_node *out = &tree->nodes[index];
+	int64_t distance = (int64_t)(tree->high - plan->programs[node->program]);
+
+	if (node->op == SHUNT_PLAN_OP_EQUAL)
+		return x86_64_write_cmp_jcc(bytes, start + out->offset, X86_64_R11, distance, X86_64_E, plan->programs[node->program], true);
+	if (leads_to_part(plan, node))
+		return 0;
+	return x86_64_write_cmp_jcc(bytes, start + out->offset, X86_64_R11, distance, above, start + tree->nodes[node->node].offset, out->is_long);
 }
 
 static void emit(struct shunt_tree *tree, struct shunt_code *code)
 {
-	for (uint32_t i = 0; i < tree->plan->nr_nodes && !code->error; i++) {
-		shunt_tree_begin_node(tree, code, i);
-		emit_node(tree, code, i);
-		shunt_tree_end_node(tree, code, i);
+	const struct shunt_plan_node *nodes = tree->plan->nodes;
+	bool is_plain = tree->is_anchored && !tree->reuses_flags && !tree->plan->counts;
+	uint8_t *bytes = code->bytes + tree->start;
+	uint64_t start = code->addr + tree->start;
+	enum x86_64_cond above = above_of(tree);
+	uint32_t end = 0;
+
+	for (uint32_t i = 0; i < tree->plan->nr_nodes; i++) {
+		uint32_t offset = tree->nodes[i].offset, len = 0;
+
+		code->len = tree->start + end;
+		if (offset != end)
+			x86_64_nops(code, offset - end);
+		if (is_plain && nodes[i].op <= SHUNT_PLAN_OP_ABOVE && tree->len - offset >= 16)
+			len = (uint32_t)write_test(tree, i, bytes + offset, start, above);
+		else if (nodes[i].op == SHUNT_PLAN_OP_FALLBACK && tree->fallback == SHUNT_FALLBACK_JUMP)
+			len = (uint32_t)x86_64_write_jmp_reg_int3(bytes + offset, X86_64_R10);
+		if (!len) {
+			emit_node(tree, code, i);
+			len = (uint32_t)(code->len - tree->start) - offset;
+		}
+		end = offset + len;
+		if (len != tree->nodes[i].len)
+			shunt_code_fail(code, EINVAL);
+		if (code->error)
+			return;
 	}
+	code->len = tree->start + end;
 }
 
 static const struct shunt_tree_ops ops = { .max_span = INT32_MAX, .short_reach = INT8_MAX, .measure = measure, .emit = emit,

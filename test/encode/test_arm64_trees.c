@@ -38,7 +38,7 @@ static void emit_tree(struct tree *tree, const struct shunt_plan *plan)
 	tree->head = tree->addr;
 	tree->plan = plan;
 	/* Any address will do to measure, as long as it is as aligned. */
-	shunt_code_init(&measure, NULL, 0, tree->addr % 16);
+	shunt_code_init(&measure, NULL, 0, tree->addr % 64);
 	shunt_target_arm64.emit_tree(&measure, plan, SHUNT_FALLBACK_JUMP);
 	cr_assert_eq(measure.len, code.len);
 }
