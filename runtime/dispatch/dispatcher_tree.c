@@ -18,7 +18,7 @@
 /* Programs of a part when all parts are made: half of what fits, so that it takes as many again before one is split. */
 #define PART_TARGET (SHUNT_PLAN_PART_MAX / 2)
 /* Parts that became so small on average are not worth their head. */
-#define PART_MIN 8u
+#define PART_MIN 16u
 
 static int fail_tree(const struct shunt_dispatcher *d, int err, const struct shunt_plan *plan)
 {

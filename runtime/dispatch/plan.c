@@ -7,16 +7,19 @@
  * kernel    ANCHOR, then the Linux BPF dispatcher's tree: as balanced, every upper half at a multiple of 16 bytes. The kernel compares
  *           against sign-extended 32-bit addresses; ours do not fit those, so the compares are relative to an anchor
  * weighted  RANGE, then halving by weight; a program that weighs a third of what is left is tested before that
- * default   linear up to 3; from 4 on up to 4 programs that outweigh the others, then the kernel's tree with a way out for foreign
- *           pointers: outside the programs they go to the lowest ones, falling through every compare, and INSIDE lets them out before
- *           the last ones. Of many programs the same with leaves of two, cut into parts below its upper levels
+ * default   linear up to 3; from 4 on up to 4 programs that outweigh the others, then the others cut in up to 4, those in halves, and a way
+ *           out for foreign pointers: outside the programs they go to the lowest ones, falling through every compare, and INSIDE lets them
+ *           out before the last ones. Of many programs the same with leaves of two, in parts
  *
- * Measured on Zen 3 (bench_dispatch), in cycles of 0.31 ns: a jump that is taken costs one; of compares that fall through, four in a row
- * nothing, six one, eleven two. So a range check ahead of everything costs a foreign pointer a cycle, as its jump is taken, and one that
- * lets insiders jump costs half of the programs that. Leaves of two save compares for hits, but the fallback behind one is jumped to for
- * two different gaps between programs, which costs a predictor up to 17 % when misses take turns, and 10 % among 8 programs. Where a
- * jump lands unaligned it costs another cycle now and then. A second jump by the flags of one compare saves bytes and costs a cycle:
- * the processor fuses a compare with the one jump behind it. So default and weighted plans are literal.
+ * Measured on Zen 3 (bench_dispatch), in cycles of 0.31 ns: a jump that is taken costs one, and so does each cache line of code that is
+ * come to, by a jump or by running on into it; compares that fall through and are never taken cost nothing beside that. Hence four ways at
+ * first, whose compares with the way out fill a line, and no more than one line from there to any fallback of up to 12 programs: a pointer
+ * that misses among 48 takes a cycle more than a bare fallback, among as many in halves two or three. Where calls of many programs take
+ * turns, each pair of jumps that are taken now and then costs what a line does, so below halves are as good as any more ways. A range check
+ * ahead of everything would cost a foreign pointer a cycle, as its jump is taken, and one that lets insiders jump would cost those that.
+ * Leaves of two save compares for hits, but the fallback behind one is jumped to for two different gaps between programs, which costs a
+ * predictor up to 17 % when misses take turns, and 10 % among 8 programs. A second jump by the flags of one compare saves bytes and costs a
+ * cycle: the processor fuses a compare with the one jump behind it. So default and weighted plans are literal.
  *
  * A leaf that matches nothing falls through to its own FALLBACK node, a bare indirect jump of a few bytes: shorter than a
  * jump to a shared one would be.
@@ -35,12 +38,18 @@
 /* Compares that fall through which a pointer outside the programs sees: so many in a row cost nothing beside a bare fallback. */
 #define OUTSIDE_MAX 4u
 #define NOT_LOWEST UINT32_MAX
+/* Of a node above parts; the last of them is jumped to whatever happens, so that more ways save a jump. */
+#define WAYS_TO_PARTS 4u
+/* Pairs of a large tree are too many to be padded: what that saves is lost again where their jumps are predicted. */
+#define ONE_LINE_FROM 3u
+#define ONE_LINE_PAIRS_MAX 16u
 /* Most programs in a chain of the default plan because they are rarely called. */
 #define RARE_MAX 24u
 
 struct builder {
 	struct shunt_plan_node *nodes;
 	uint32_t nr;
+	uint32_t one_line_from; /* programs below a node that is kept in one cache line */
 };
 
 static uint32_t add(struct builder *builder, enum shunt_plan_op op, uint32_t program)
@@ -69,19 +78,34 @@ static uint32_t add_chain(struct builder *builder, const uint32_t *order, uint32
 	return nr;
 }
 
-/* The lower half gets the odd program, as in the kernel's tree. Recursion is as deep as the tree, at most log2(PROGRAMS_MAX). */
-static uint32_t add_halves(struct builder *builder, const uint32_t *order, uint32_t nr, uint32_t leaf_max, bool align16)
+enum placing {
+	PACKED,
+	ALIGNED,   /* as the kernel's: upper halves at multiples of 16 */
+	IN_LINES,  /* what a pointer runs through lies in as few cache lines as may be */
+};
+
+static void place(struct builder *builder, uint32_t node, uint32_t nr, enum placing placing)
 {
-	uint32_t lower = nr / 2 + nr % 2;
+	builder->nodes[node].align16 = placing == ALIGNED;
+	builder->nodes[node].one_line = placing == IN_LINES && nr >= builder->one_line_from;
+}
+
+/*
+ * The odd program goes to the lower half, as in the kernel's tree, but where lines count to the upper one, which is jumped to anyway.
+ * Recursion is as deep as the tree, at most log2(PROGRAMS_MAX).
+ */
+static uint32_t add_halves(struct builder *builder, const uint32_t *order, uint32_t nr, uint32_t leaf_max, enum placing placing)
+{
+	uint32_t lower = placing == IN_LINES ? nr / 2 : nr - nr / 2;
 	uint32_t above, depth_lower, depth_upper;
 
 	if (nr <= leaf_max)
 		return add_chain(builder, order, nr);
 	above = add(builder, SHUNT_PLAN_OP_ABOVE, order[lower - 1]);
-	depth_lower = add_halves(builder, order, lower, leaf_max, align16);
+	depth_lower = add_halves(builder, order, lower, leaf_max, placing);
 	builder->nodes[above].node = builder->nr;
-	depth_upper = add_halves(builder, order + lower, nr - lower, leaf_max, align16);
-	builder->nodes[builder->nodes[above].node].align16 = align16;
+	depth_upper = add_halves(builder, order + lower, nr - lower, leaf_max, placing);
+	place(builder, builder->nodes[above].node, nr - lower, placing);
 	return 1 + (depth_lower > depth_upper ? depth_lower : depth_upper);
 }
 
@@ -231,29 +255,59 @@ static uint32_t depth_of_halves(uint32_t nr)
 }
 
 /*
- * The lowest programs, behind `before` compares. Foreign pointers outside the bounds come down here without having taken a jump, and are let
- * out before they have seen more than OUTSIDE_MAX compares. No padding below that makes up for its bytes.
+ * Cuts nr things, whose last programs are named by `last`, in `ways` groups of about as many: pointers of the upper ones jump, the highest
+ * first, to nodes that begin_group names later; those of the lowest go on. Group g begins with number nr * g / ways. Returns the first compare.
  */
-static uint32_t add_lowest(struct builder *builder, const uint32_t *order, uint32_t nr, uint32_t before)
+static uint32_t add_ways(struct builder *builder, const uint32_t *last, uint32_t nr, uint32_t ways)
 {
-	uint32_t lower = nr / 2 + nr % 2;
-	uint32_t above, inside, depth_lower, depth_upper;
+	uint32_t first = builder->nr;
+
+	for (uint32_t group = ways - 1; group > 0; group--)
+		add(builder, SHUNT_PLAN_OP_ABOVE, last[(uint64_t)nr * group / ways - 1]);
+	return first;
+}
+
+/* What follows is where the ways that begin at `first` lead to group number `group`. */
+static void begin_group(struct builder *builder, uint32_t first, uint32_t ways, uint32_t group)
+{
+	if (group)
+		builder->nodes[first + ways - 1 - group].node = builder->nr;
+}
+
+/* Outsiders have fallen through to here, and no further. */
+static void add_way_out(struct builder *builder)
+{
+	uint32_t inside = add(builder, SHUNT_PLAN_OP_INSIDE, 0);
+
+	add(builder, SHUNT_PLAN_OP_FALLBACK, 0);
+	builder->nodes[inside].node = builder->nr;
+}
+
+/*
+ * All programs but the hot ones, behind `before` compares of those. Foreign pointers outside the bounds come down without having taken a
+ * jump, and are let out before they have seen more than OUTSIDE_MAX compares.
+ */
+static uint32_t add_top(struct builder *builder, const uint32_t *order, uint32_t nr, uint32_t before)
+{
+	uint32_t ways = before < OUTSIDE_MAX ? OUTSIDE_MAX - before : 1;
+	uint32_t first_way, depth = 0;
 
 	if (before + depth_of_halves(nr) <= OUTSIDE_MAX)
-		return add_halves(builder, order, nr, 1, true);
-	if (before + 1 >= OUTSIDE_MAX || nr == 1) {
-		inside = add(builder, SHUNT_PLAN_OP_INSIDE, 0);
-		add(builder, SHUNT_PLAN_OP_FALLBACK, 0);
-		builder->nodes[inside].node = builder->nr;
-		depth_lower = add_halves(builder, order, nr, 1, false);
-		return 1 + depth_lower;
+		return add_halves(builder, order, nr, 1, IN_LINES);
+	ways = ways < nr ? ways : nr;
+	first_way = add_ways(builder, order, nr, ways);
+	for (uint32_t group = 0; group < ways; group++) {
+		uint32_t first = (uint32_t)((uint64_t)nr * group / ways), end = (uint32_t)((uint64_t)nr * (group + 1) / ways), node, below;
+
+		if (group == 0)
+			add_way_out(builder);
+		begin_group(builder, first_way, ways, group);
+		node = builder->nr;
+		below = add_halves(builder, order + first, end - first, 1, IN_LINES) + (group ? ways - group : ways);
+		place(builder, node, end - first, IN_LINES);
+		depth = below > depth ? below : depth;
 	}
-	above = add(builder, SHUNT_PLAN_OP_ABOVE, order[lower - 1]);
-	depth_lower = add_lowest(builder, order, lower, before + 1);
-	builder->nodes[above].node = builder->nr;
-	depth_upper = add_halves(builder, order + lower, nr - lower, 1, true);
-	builder->nodes[builder->nodes[above].node].align16 = true;
-	return 1 + (depth_lower > depth_upper ? depth_lower : depth_upper);
+	return depth;
 }
 
 /* True when hot programs get three quarters of the calls: the others are few, and a chain mispredicts once for each where halves do twice. */
@@ -284,7 +338,7 @@ static uint32_t add_default(struct builder *builder, uint32_t *order, uint32_t n
 	add(builder, SHUNT_PLAN_OP_ANCHOR, 0);
 	for (uint32_t i = 0; i < nr_hot; i++)
 		add(builder, SHUNT_PLAN_OP_EQUAL, hot[i]);
-	return nr_hot + add_lowest(builder, order, nr, nr_hot);
+	return nr_hot + add_top(builder, order, nr, nr_hot);
 }
 
 static uint32_t add_kind(struct builder *builder, enum shunt_plan_kind kind, uint32_t *order, uint32_t nr,
@@ -307,10 +361,10 @@ static uint32_t add_kind(struct builder *builder, enum shunt_plan_kind kind, uin
 			add(builder, SHUNT_PLAN_OP_RANGE, 0);
 			head = 1;
 		}
-		return head + add_halves(builder, order, nr, 1, false);
+		return head + add_halves(builder, order, nr, 1, PACKED);
 	case SHUNT_PLAN_KERNEL:
 		add(builder, SHUNT_PLAN_OP_ANCHOR, 0);
-		return add_halves(builder, order, nr, 1, true);
+		return add_halves(builder, order, nr, 1, ALIGNED);
 	case SHUNT_PLAN_WEIGHTED:
 		if (nr < 4)
 			return add_weighted_chain(builder, order, nr, weights);
@@ -338,6 +392,7 @@ static int begin(struct builder *builder, uint32_t nr, uint32_t **order)
 	/* An ABOVE and a FALLBACK for each EQUAL at the most, two nodes in front, and hot programs may come twice. */
 	builder->nodes = malloc((3 * (size_t)nr + 3 + SHUNT_PLAN_HOT_MAX) * sizeof(*builder->nodes));
 	builder->nr = 0;
+	builder->one_line_from = nr <= ONE_LINE_PAIRS_MAX ? 2 : ONE_LINE_FROM;
 	*order = malloc(((size_t)nr + 1) * sizeof(**order));
 	if (!builder->nodes || !*order) {
 		free(builder->nodes);
@@ -373,34 +428,35 @@ int shunt_plan_make(enum shunt_plan_kind kind, const uint64_t *programs, const u
 }
 
 /*
- * Halves the parts from `from` to `to`: a part is a PART node, or with order the tree over its programs. before: as for add_lowest, or
- * NOT_LOWEST.
+ * The parts from `from` to `to`: a part is a PART node, or with order the tree over its programs. before: as for add_top, or NOT_LOWEST.
  */
 static uint32_t add_parts(struct builder *builder, const uint32_t *last, uint32_t from, uint32_t to, const uint32_t *order, uint32_t before)
 {
-	uint32_t middle = from + (to - from) / 2 + (to - from) % 2;
-	uint32_t above, inside, depth_lower, depth_upper;
+	uint32_t nr = to - from, ways = before == NOT_LOWEST ? WAYS_TO_PARTS : before < OUTSIDE_MAX ? OUTSIDE_MAX - before : 1;
+	uint32_t first_way, depth = 0;
 
-	if (before != NOT_LOWEST && (before + 1 >= OUTSIDE_MAX || to - from == 1)) {
-		inside = add(builder, SHUNT_PLAN_OP_INSIDE, 0);
-		add(builder, SHUNT_PLAN_OP_FALLBACK, 0);
-		builder->nodes[inside].node = builder->nr;
-		return 1 + add_parts(builder, last, from, to, order, NOT_LOWEST);
-	}
-	if (to - from == 1) {
+	if (nr == 1 && before == NOT_LOWEST) {
 		uint32_t first = from ? last[from - 1] + 1 : 0;
 
 		if (order)
-			return add_halves(builder, order + first, last[from] + 1 - first, SHUNT_PLAN_LEAF_MAX, true);
+			return add_halves(builder, order + first, last[from] + 1 - first, SHUNT_PLAN_LEAF_MAX, IN_LINES);
 		add(builder, SHUNT_PLAN_OP_PART, from);
 		return 0;
 	}
-	above = add(builder, SHUNT_PLAN_OP_ABOVE, last[middle - 1]);
-	depth_lower = add_parts(builder, last, from, middle, order, before == NOT_LOWEST ? before : before + 1);
-	builder->nodes[above].node = builder->nr;
-	depth_upper = add_parts(builder, last, middle, to, order, NOT_LOWEST);
-	builder->nodes[builder->nodes[above].node].align16 = to - middle > 1 || order;
-	return 1 + (depth_lower > depth_upper ? depth_lower : depth_upper);
+	ways = ways < nr ? ways : nr;
+	first_way = add_ways(builder, last + from, nr, ways);
+	for (uint32_t group = 0; group < ways; group++) {
+		uint32_t first = from + nr * group / ways, end = from + nr * (group + 1) / ways, node, below;
+
+		if (group == 0 && before != NOT_LOWEST)
+			add_way_out(builder);
+		begin_group(builder, first_way, ways, group);
+		node = builder->nr;
+		below = add_parts(builder, last, first, end, order, NOT_LOWEST) + (group ? ways - group : ways - (before == NOT_LOWEST));
+		place(builder, node, end - first > 1 ? ONE_LINE_FROM : 0, group || before != NOT_LOWEST ? IN_LINES : PACKED);
+		depth = below > depth ? below : depth;
+	}
+	return depth;
 }
 
 int shunt_plan_make_part(const uint64_t *programs, uint32_t nr, struct shunt_plan *out)
@@ -414,7 +470,7 @@ int shunt_plan_make_part(const uint64_t *programs, uint32_t nr, struct shunt_pla
 		err = begin(&builder, nr, &order);
 	if (err)
 		return err;
-	depth = add_halves(&builder, order, nr, SHUNT_PLAN_LEAF_MAX, true);
+	depth = add_halves(&builder, order, nr, SHUNT_PLAN_LEAF_MAX, IN_LINES);
 	free(order);
 	*out = (struct shunt_plan){ .programs = programs, .nr_programs = nr, .nodes = builder.nodes, .nr_nodes = builder.nr, .depth = depth,
 				    .is_literal = true, .outside_is_below = true, .is_part = true };

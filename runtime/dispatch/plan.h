@@ -25,7 +25,7 @@ void shunt_plan_fini(struct shunt_plan *plan);
  * parts' addresses are for the caller to fill in. hot: indexes of programs that are tested before all others, and again in their parts.
  * Errors as above.
  */
-#define SHUNT_PLAN_PART_MAX 64u
+#define SHUNT_PLAN_PART_MAX 128u
 int shunt_plan_make_part(const uint64_t *programs, uint32_t nr, struct shunt_plan *out);
 /* programs: the last one of each part, and those that are hot; last: the index of each part's last one among them. */
 int shunt_plan_make_head(const uint64_t *programs, uint32_t nr_programs, const uint32_t *hot, uint32_t nr_hot, const uint32_t *last, uint32_t nr_parts,

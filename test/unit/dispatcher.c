@@ -446,7 +446,7 @@ Test(dispatcher, many_programs_come_and_go_one_by_one_and_every_call_lands)
 	static bool is_there[NR];
 	struct shunt_pack_stats start, end;
 	struct shunt_dispatcher_stats stats;
-	uint32_t nr_there = 0, most_parts = 0, heavy = 1000;
+	uint32_t nr_there = 0, nr_parts_first, most_parts = 0, heavy = 1000;
 	uint64_t random = 1;
 
 	for (uint32_t i = 0; i < NR; i++) {
@@ -458,7 +458,8 @@ Test(dispatcher, many_programs_come_and_go_one_by_one_and_every_call_lands)
 	cr_assert_eq(shunt_dispatcher_attach_many(d, list, NR / 2), 0, "%s", shunt_error());
 	for (nr_there = 0; nr_there < NR / 2; nr_there++)
 		is_there[nr_there] = true;
-	cr_assert_gt(stats_of(d).nr_parts, 1);
+	nr_parts_first = stats_of(d).nr_parts;
+	cr_assert_gt(nr_parts_first, 1);
 	for (int change = 0; change < NR_CHANGES; change++) {
 		uint32_t i;
 
@@ -487,7 +488,7 @@ Test(dispatcher, many_programs_come_and_go_one_by_one_and_every_call_lands)
 		for (uint32_t k = 0; k < NR; k++)
 			cr_assert_eq(call(d, 1000, list[k]), 1000 + k);
 	}
-	cr_assert_gt(most_parts, 10);
+	cr_assert_gt(most_parts, nr_parts_first);
 	for (uint32_t i = 0; i < NR; i++) {
 		if (!is_there[i])
 			continue;

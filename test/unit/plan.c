@@ -371,6 +371,55 @@ Test(plan, the_default_plan_is_never_longer_than_the_kernel_s)
 	}
 }
 
+/* Cache lines of x86-64 code that a pointer is led through: each that it jumps or runs into. */
+static uint32_t count_lines(const struct shunt_plan *plan, uint64_t pointer)
+{
+	uint32_t at = 0, lines = 0, last = 0;
+	bool has_jumped = true;
+	struct shunt_tree tree;
+
+	cr_assert_eq(shunt_target_x86_64.lay_out_tree(&tree, plan, SHUNT_FALLBACK_JUMP, 0), 0);
+	for (;;) {
+		const struct shunt_plan_node *node = &plan->nodes[at];
+		const struct shunt_tree_node *code = &tree.nodes[at];
+		/* The int3 behind a fallback's jump is not run. */
+		uint32_t end = code->offset + code->len - 1 - (node->op == SHUNT_PLAN_OP_FALLBACK);
+
+		lines += has_jumped || code->offset / 64 != last;
+		lines += end / 64 - code->offset / 64;
+		last = end / 64;
+		has_jumped = false;
+		if (node->op == SHUNT_PLAN_OP_FALLBACK || (node->op == SHUNT_PLAN_OP_EQUAL && plan->programs[node->program] == pointer))
+			break;
+		if ((node->op == SHUNT_PLAN_OP_ABOVE && pointer > plan->programs[node->program] && pointer <= tree.high) ||
+		    (node->op == SHUNT_PLAN_OP_INSIDE && pointer >= tree.low && pointer <= tree.high)) {
+			has_jumped = true;
+			at = node->node;
+		} else {
+			at++;
+		}
+	}
+	shunt_tree_fini(&tree);
+	return lines;
+}
+
+Test(plan, a_foreign_pointer_is_led_through_one_cache_line_of_the_default_plan_and_one_between_its_halves_through_two)
+{
+	uint64_t programs[300];
+	struct shunt_plan plan;
+
+	fill_programs(programs, 300);
+	for (uint32_t nr = 4; nr <= 300; nr++) {
+		cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, NULL, nr, &plan), 0);
+		cr_assert_eq(count_lines(&plan, programs[0] - 64), 1, "%u programs", nr);
+		cr_assert_eq(count_lines(&plan, programs[nr - 1] + 64), 1, "%u programs", nr);
+		if (nr <= 48)
+			cr_assert_leq(count_lines(&plan, programs[nr / 2 - 1] + CHUNK), 2, "%u programs: %u lines", nr,
+				      count_lines(&plan, programs[nr / 2 - 1] + CHUNK));
+		shunt_plan_fini(&plan);
+	}
+}
+
 Test(plan, the_kernel_plan_has_the_compares_that_the_kernel_s_dispatcher_has)
 {
 	static const struct { uint32_t nr, depth; } known[] = { { 1, 1 }, { 8, 4 }, { 16, 5 }, { 32, 6 }, { 48, 7 }, { 64, 7 } };
