@@ -79,7 +79,7 @@ static int fail(const char *what)
 	return 1;
 }
 
-static int run_child(void)
+static int run_child(bool in_tree)
 {
 	struct shunt_dispatcher *d = shunt_dispatcher_stopped();
 	struct shunt_dispatcher_stats stats;
@@ -127,9 +127,9 @@ static int run_child(void)
 	do {
 		usleep(10000);
 		if (memcmp(tree_bytes, stats.tree, stats.tree_len) != 0)
-			return fail("the tree changed under a stopped reader");
+			return fail(in_tree ? "the tree changed under a reader that is stopped in it" : "the tree changed under a reader that is stopped in a program");
 		if (memcmp(program_bytes, program.rx, PROGRAM_LEN) != 0)
-			return fail("the program changed under a stopped reader");
+			return fail(in_tree ? "the program changed under a reader that is stopped in a tree" : "the program changed under a reader that is stopped in it");
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while (now.tv_sec - start.tv_sec < 1 || (now.tv_sec - start.tv_sec == 1 && now.tv_nsec < start.tv_nsec));
 	go_to(CHECKED);
@@ -191,7 +191,7 @@ static int check(bool in_tree)
 	memset(shared, 0, sizeof(*shared));
 	child = fork();
 	if (child == 0) {
-		err = run_child();
+		err = run_child(in_tree);
 		/* A process with a thread that a debugger holds does not end by itself. */
 		if (err)
 			go_to(FAILED);
@@ -223,14 +223,14 @@ static int check(bool in_tree)
 
 int main(void)
 {
-	int err;
+	int err, in_program;
 
 	alarm(100);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return fail("shared memory");
+	/* Both in any case: what one says does not hide the other. */
 	err = check(true);
-	if (!err)
-		err = check(false);
-	return err;
+	in_program = check(false);
+	return err ? err : in_program;
 }
