@@ -156,6 +156,28 @@ void shunt_grace_settle(void)
 	pthread_mutex_unlock(&grace_lock);
 }
 
+/* Moves items of code that grow until the batch collects them from the queue to the batch. With grace_lock. */
+static void take_queued_code(void)
+{
+	struct shunt_grace_item **link = &queue.head, **end = &batch;
+
+	while (*end)
+		end = &(*end)->next;
+	while (*link) {
+		struct shunt_grace_item *item = *link;
+
+		if (!item->collect || !item->code) {
+			link = &item->next;
+			continue;
+		}
+		*link = item->next;
+		item->next = NULL;
+		*end = item;
+		end = &item->next;
+	}
+	queue.tail = link;
+}
+
 /* Takes all that is queued through the steps that grace.h names. With grace_lock and nobody reclaiming; returns with the lock. */
 static int run_batch(void)
 {
@@ -171,7 +193,14 @@ static int run_batch(void)
 
 	in_callback = true;
 	for (item = batch; item; item = item->next)
-		if (item->collect)
+		if (item->collect && !item->code)
+			item->collect(item);
+	/* What these just took in may be data of code that was freed before it: that is in the batch, too, or in the queue by now. */
+	pthread_mutex_lock(&grace_lock);
+	take_queued_code();
+	pthread_mutex_unlock(&grace_lock);
+	for (item = batch; item; item = item->next)
+		if (item->collect && item->code)
 			item->collect(item);
 	/* A failure was reported; the grace period still holds for data, and code stays correct on CPUs that need no SYNC_CORE. */
 	(void)shunt_sync_core();

@@ -2,7 +2,8 @@
 /*
  * The one queue for everything that readers may still be using: old trees, freed code, map values, whole maps.
  *
- * An item is unreachable for new readers when it is queued. A batch then goes: SYNC_CORE (no CPU still fetches an old jump) -> grace
+ * An item is unreachable for new readers when it is queued. A batch then goes: collect of each, data before code (what is freed after the
+ * code that uses it is never released in an earlier batch than that) -> SYNC_CORE (no CPU still fetches an old jump) -> grace
  * period (every reader that could have seen an item has left) -> retire of each (code: fill with traps) -> SYNC_CORE when any item holds
  * code (no CPU keeps the old bytes) -> release of each (reuse, free). Both callbacks run on the reclaimer, without Shunt locks held,
  * may queue further items, must not begin read sections.

@@ -421,6 +421,54 @@ Test(pack_faults, what_is_freed_is_reclaimed_where_no_thread_can_be_started)
 	cr_assert_eq(destroy(&life), 0, "%s", shunt_error());
 }
 
+/* ---- unwind tables ---------------------------------------------------------------------------------------------- */
+
+const void *_Unwind_Find_FDE(void *pc, void *bases); /* libgcc's */
+
+static bool is_known(const struct shunt_block *block)
+{
+	void *bases[3];
+
+	return _Unwind_Find_FDE((char *)block->rx + 1, bases) != NULL;
+}
+
+Test(pack_faults, tables_of_code_that_is_gone_go_without_memory_too)
+{
+	struct life life = { .options = &kinds[0] };
+	struct shunt_unwind infos[NR_SMALL];
+
+	if (lacks_second_views())
+		cr_skip_test(LACKS_SECOND_VIEWS);
+	inject_begin();
+	cr_assert_eq(create(&life), 0);
+	for (int i = 0; i < NR_SMALL; i++) {
+		cr_assert_eq(alloc_code(&life), 0);
+		infos[i] = (struct shunt_unwind){ .block = &life.code[i] };
+	}
+	cr_assert_eq(shunt_pack_set_unwind(infos, NR_SMALL), 0, "%s", shunt_error());
+	for (int i = 0; i < NR_SMALL; i++)
+		cr_assert(is_known(&life.code[i]));
+	/* The first one's neighbour keeps its own: two in a registration become one, then none. */
+	for (int i = 0; i < NR_SMALL; i++) {
+		cr_assert_eq(shunt_pack_free(&life.code[i]), 0);
+		inject.error = ENOMEM;
+		inject.fail_kinds[0] = ALLOC;
+		cr_assert_eq(shunt_quiesce(), 0, "%s", shunt_error());
+		inject.fail_kinds[0] = NONE;
+		for (int k = 0; k < NR_SMALL; k++)
+			cr_assert_eq(is_known(&life.code[k]), k > i, "%d after %d was freed", k, i);
+	}
+	/* And with memory a table is taken again. */
+	life.nr_code = 0;
+	cr_assert_eq(alloc_code(&life), 0);
+	infos[0].block = &life.code[0];
+	cr_assert_eq(shunt_pack_set_unwind(infos, 1), 0, "%s", shunt_error());
+	cr_assert(is_known(&life.code[0]));
+	cr_assert_eq(shunt_pack_free(&life.code[0]), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	cr_assert_eq(destroy(&life), 0, "%s", shunt_error());
+}
+
 /* ---- fork ------------------------------------------------------------------------------------------------------- */
 
 struct fork_report {

@@ -10,6 +10,7 @@
 
 #include "runtime/grace.h"
 #include "runtime/pack/eh_frame.h"
+#include "runtime/pack/pack_unwind.h"
 #include "test/unit/pack_check.h"
 #include "test/unit/pack_test.h"
 
@@ -223,4 +224,53 @@ Test(pack_unwind, a_table_in_memory_that_is_freed_after_its_code_is_whole_until_
 	cr_assert(!is_known(code.rx));
 	for (size_t i = 0; i < len; i++)
 		cr_assert_eq(((char *)section.rx)[i], 0, "byte %zu of what was freed", i);
+}
+
+/* Frees the code and then its table while a batch is being collected. */
+struct freer {
+	struct shunt_grace_item grace; /* first */
+	struct shunt_block code, section;
+};
+
+static void free_both(struct shunt_grace_item *item)
+{
+	struct freer *freer = (struct freer *)item;
+
+	if (!freer->code.id)
+		return;
+	cr_assert_eq(shunt_pack_free(&freer->code), 0);
+	cr_assert_eq(shunt_pack_free(&freer->section), 0);
+	freer->code.id = 0;
+}
+
+Test(pack_unwind, a_table_that_is_freed_while_a_batch_begins_stays_as_long_as_its_code)
+{
+	static struct freer freer;
+	struct shunt_arena *arena = make_arena();
+	struct shunt_block before;
+	const char *byte;
+	size_t len;
+	void *made;
+
+	cr_assert_eq(shunt_reclaim_set_mode(SHUNT_RECLAIM_HOST), 0);
+	cr_assert(make_tiny(arena, 1, &freer.code));
+	made = shunt_eh_frame_make((uintptr_t)freer.code.rx, freer.code.len, NULL, 0, &len);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_RODATA, 64, 0, &before), 0);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_RODATA, len, 0, &freer.section), 0);
+	memcpy(freer.section.rw, made, len);
+	free(made);
+	cr_assert_eq(set_section(&freer.code, freer.section.rx, len), 0, "%s", shunt_error());
+	/* The queue has the read-only pack, and not the code's. */
+	freer.grace = (struct shunt_grace_item){ .collect = free_both, .release = looked };
+	shunt_grace_defer(&freer.grace);
+	cr_assert_eq(shunt_pack_free(&before), 0);
+	byte = freer.section.rx;
+	for (int batch = 0; batch < 3; batch++) {
+		cr_assert_geq(shunt_reclaim(), 0);
+		/* A table of zeroes is one without the code, too: what was told of it counts. */
+		cr_assert(*byte || !shunt_unwind_section(freer.code.rx, &len), "batch %d: the table went before its code", batch);
+	}
+	cr_assert(!*byte, "the table stays");
+	cr_assert(!is_known(freer.code.rx));
+	cr_assert_eq(shunt_arena_destroy(arena), 0, "%s", shunt_error());
 }
