@@ -22,7 +22,7 @@ foreach(name map percpu)
   add_executable(stress_${name} stress/${name}.c)
   target_link_libraries(stress_${name} PRIVATE shunt_options Threads::Threads shunt_static)
   add_test(NAME stress_${name} COMMAND stress_${name})
-  set_tests_properties(stress_${name} PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 300)
+  set_tests_properties(stress_${name} PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 4000)
 endforeach()
 
 if(SHUNT_LLVM)
@@ -60,7 +60,7 @@ if(SHUNT_LLVM AND SHUNT_BPF_CLANG AND SHUNT_BPF_HEADERS)
   add_test(NAME stress_percpu_exact_thread COMMAND stress_percpu_exact thread)
   add_test(NAME stress_percpu_exact_getcpu COMMAND stress_percpu_exact)
   set_tests_properties(stress_percpu_exact stress_percpu_exact_thread stress_percpu_exact_getcpu
-    PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 300)
+    PROPERTIES LABELS stress SKIP_RETURN_CODE 77 TIMEOUT 4000)
   set_tests_properties(stress_percpu_exact_thread PROPERTIES ENVIRONMENT "SHUNT_TEST_CPU_SOURCE=thread")
   set_tests_properties(stress_percpu_exact_getcpu PROPERTIES
     ENVIRONMENT "GLIBC_TUNABLES=glibc.pthread.rseq=0;SHUNT_TEST_CPU_SOURCE=getcpu;SHUNT_EXACT_ADDS=2000000")
