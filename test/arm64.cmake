@@ -93,6 +93,7 @@ endfunction()
 # Here a failure: what cannot be checked elsewhere is there on this machine.
 arm64_system(machine arm64_machine all)
 arm64_system(series arm64_series)
+arm64_system(pack_nodes pack_nodes)
 foreach(name unit_pack_alloc unit_pack_backing unit_pack_fork unit_pack_arena unit_pack_system unit_pack_options unit_pack_toggle unit_grace
         unit_dispatcher unit_dispatch_grace unit_hook exec_dispatch_arguments exec_dispatch_direct exec_dispatch_call test_percpu test_map jit_run
         jit_calls percpu_area)

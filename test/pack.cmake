@@ -18,6 +18,10 @@ if(NOT SHUNT_SANITIZE) # gdb and perf look at the plain program
   add_test(NAME e2e_pack_tools COMMAND Python3::Interpreter ${CMAKE_CURRENT_LIST_DIR}/e2e/test_pack_tools.py $<TARGET_FILE:pack_host>)
   set_tests_properties(e2e_pack_tools PROPERTIES LABELS e2e TIMEOUT 300)
 endif()
+add_executable(pack_nodes exec/pack_nodes.c)
+target_link_libraries(pack_nodes PRIVATE shunt_options Threads::Threads shunt_static)
+add_test(NAME pack_nodes COMMAND pack_nodes)
+set_tests_properties(pack_nodes PROPERTIES LABELS exec TIMEOUT 120 SKIP_RETURN_CODE 77)
 add_executable(pack_unwind_own exec/pack_unwind_own.cpp)
 target_link_libraries(pack_unwind_own PRIVATE shunt_options shunt_static ${CMAKE_DL_LIBS})
 set_target_properties(pack_unwind_own PROPERTIES ENABLE_EXPORTS ON) # the unwinder is to find the function that the test puts before its own

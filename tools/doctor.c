@@ -180,6 +180,7 @@ static bool examine_pack(void)
 		line("backing", "%s", shunt_backing_name(stats.backing));
 		more(what_seals(stats.backing));
 		line("pages", "%s", stats.bytes_huge ? "2 MiB, in both views, by MADV_COLLAPSE" : not_huge_reason(&stats));
+		line("NUMA nodes", "%u%s", stats.nr_nodes, stats.nr_nodes > 1 ? ": a block's memory is wanted on that of the thread which allocates it" : "");
 		if (stats.backing < SHUNT_BACKING_SHARED_ANON && mprotect(block.rx, 1, PROT_READ | PROT_WRITE) == 0)
 			line("seal", "DID NOT HOLD: the rx view could be made writable");
 		shunt_pack_abandon(&block);
@@ -203,7 +204,6 @@ static void examine_packs_around(void)
 	line("THP", "%s", file_text(THP "enabled", text, sizeof(text)));
 	line("THP shared memory", "%s (collapsing on demand works whatever these say)", file_text(THP "shmem_enabled", text, sizeof(text)));
 	line("hugetlb pool", "%s pages of 2 MiB", file_text("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", text, sizeof(text)));
-	line("NUMA nodes", "%s", file_text("/sys/devices/system/node/online", text, sizeof(text)));
 	limit_line("RLIMIT_FSIZE", RLIMIT_FSIZE, "below 2 MiB packs are shared anonymous memory, since a longer memfd would kill the process");
 	limit_line("RLIMIT_AS", RLIMIT_AS, "the default arena takes twice 1 GiB of addresses, or less where that is refused");
 }

@@ -17,7 +17,10 @@ def boot(qemu, kernel, initramfs, log, seconds):
         return skip(log, f"there is no kernel for the test machine at {kernel} (cmake/arm64/kernel.sh fetches it)")
     if not shutil.which(qemu):
         return skip(log, "there is no qemu-system-aarch64 (qemu-system-arm)")
-    command = [qemu, "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "3072", "-nic", "none", "-accel", "tcg,thread=multi", "-display", "none",
+    # Two CPUs, each with memory of its own.
+    nodes = [word for node in "01" for word in ("-object", f"memory-backend-ram,id=memory{node},size=1536M",
+                                                "-numa", f"node,nodeid={node},cpus={node},memdev=memory{node}")]
+    command = [qemu, "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "3072", *nodes, "-nic", "none", "-accel", "tcg,thread=multi", "-display", "none",
                "-serial", "stdio", "-monitor", "none", "-no-reboot", "-kernel", kernel, "-initrd", initramfs,
                "-append", "console=ttyAMA0 quiet loglevel=1 panic=-1"]
     print("+", " ".join(command), flush=True)

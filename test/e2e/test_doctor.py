@@ -44,6 +44,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         for name in ("backing", "pages", "vm.memfd_noexec", "MDWE", "membarrier", "CPU number", "spectre_v2", "RLIMIT_FSIZE", "NUMA nodes"):
             self.assertRegex(result.stdout, rf"(?m)^  {re.escape(name)} +\S")
+        self.assertRegex(result.stdout, r"(?m)^  NUMA nodes +[1-9]", "a machine has one node at least")
 
     def test_a_file_size_limit_is_named_and_packs_do_without_files(self):
         result = shunt("doctor", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY)))

@@ -18,6 +18,7 @@ static struct shunt_arena *make_arena(size_t size)
 	struct shunt_arena_options options = { .size = size, .rest = SHUNT_REST_NONE };
 	struct shunt_arena *arena = NULL;
 
+	stay_on_one_node();
 	cr_assert_eq(shunt_arena_create(&options, &arena), 0, "%s", shunt_error());
 	return arena;
 }

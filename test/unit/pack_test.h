@@ -4,10 +4,13 @@
 #define TEST_UNIT_PACK_TEST_H
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <shunt/log.h>
 #include <shunt/pack.h>
 
@@ -34,10 +37,34 @@ static inline int call(const void *rx)
 	return fn();
 }
 
+/* Tests that say in how many packs their blocks lie stay on one NUMA node, where there are several: each has packs of its own. */
+static inline void stay_on_one_node(void)
+{
+	unsigned long allowed[1024 / (8 * sizeof(long))] = { 0 };
+	cpu_set_t before, one, same_node;
+	unsigned home, node;
+
+	if (syscall(SYS_get_mempolicy, NULL, allowed, 1024ul, NULL, 4ul) != 0 || !(allowed[0] & (allowed[0] - 1)))
+		return;
+	if (sched_getaffinity(0, sizeof(before), &before) != 0 || getcpu(NULL, &home) != 0)
+		return;
+	CPU_ZERO(&same_node);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &before))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(0, sizeof(one), &one) == 0 && getcpu(NULL, &node) == 0 && node == home)
+			CPU_SET(cpu, &same_node);
+	}
+	sched_setaffinity(0, sizeof(same_node), &same_node);
+}
+
 static inline struct shunt_arena *create_arena(const struct shunt_arena_options *options)
 {
 	struct shunt_arena *arena = NULL;
 
+	stay_on_one_node();
 	cr_assert_eq(shunt_arena_create(options, &arena), 0, "%s", shunt_error());
 	return arena;
 }
