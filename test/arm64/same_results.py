@@ -19,6 +19,7 @@ from common import rules_for, settings, xdp_filters  # noqa: E402
 def report(tool, path):
     if tool.endswith(".log"):
         text = pathlib.Path(tool).read_text(errors="replace").replace("\r", "")
+        text = re.sub(r"^\[ *\d+\.\d+\] .*\n", "", text, flags=re.MULTILINE)  # the kernel's own words
         name = re.escape(f"report.{path.stem}")
         found = re.search(rf"^@@ begin {name}\n(.*?)^@@ end {name} (\d+) ", text, re.MULTILINE | re.DOTALL)
         if not found or found[2] != "0":
