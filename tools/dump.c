@@ -99,6 +99,8 @@ static void print_counters(const struct shunt_replay *replay, FILE *out)
 		stats.tree_len);
 	if (stats.nr_parts)
 		fprintf(out, " in %u parts under a head of %u", stats.nr_parts, stats.head_len);
+	if (stats.leaves_rare)
+		fprintf(out, ", what is rarely called left to the fallback");
 	fprintf(out, "\n  %" PRIu64 " grace periods, the longest %.1f us\n\n", reclaim.nr_batches, (double)reclaim.longest_wait_ns / 1e3);
 }
 

@@ -97,9 +97,11 @@ SHUNT_API int shunt_dispatcher_set_plan(struct shunt_dispatcher *dispatcher, enu
 
 /*
  * Says how often each of nr attached programs is called, in any unit, in one patch. The default plan tests up to 4 programs that outweigh
- * the lightest before the others, the weighted plan takes its whole shape from weights, linear goes from heavy to light. A weight stays
- * until the program's last detach, replace passes it on, and 0 takes it back: a program without one weighs as much as it is attached
- * often. -ENOENT: one is not attached; -ENOMEM; on failure all is as it was. MT-safe, never waits.
+ * the lightest before the others; where up to 4 have three quarters of all weight it tests these alone, and the others, though attached, are
+ * reached by the fallback, which costs a rare call less than a tree does (but not while hits are counted, nor with SHUNT_MISS_LFENCE). The
+ * weighted plan takes its whole shape from weights, linear goes from heavy to light. A weight stays until the program's last detach, replace
+ * passes it on, and 0 takes it back: a program without one weighs as much as it is attached often. -ENOENT: one is not attached; -ENOMEM;
+ * on failure all is as it was. MT-safe, never waits.
  */
 SHUNT_API int shunt_dispatcher_set_weights(struct shunt_dispatcher *dispatcher, const void *const *programs, const uint32_t *weights,
 					   size_t nr);
@@ -133,8 +135,9 @@ struct shunt_dispatcher_stats {
 	enum shunt_plan_kind plan;
 	enum shunt_miss_kind miss; /* what SHUNT_MISS_AUTO came to */
 	uint32_t head_len;     /* bytes at `tree`: tree_len, or less where a large tree is made of parts */
-	uint32_t nr_parts;     /* 0: in one piece. From some 100 programs on the default plan makes parts, so that a change costs one of them */
+	uint32_t nr_parts;     /* 0: in one piece. From 65 programs on the default plan makes parts, so that a change costs one of them */
 	bool counts_hits;
+	bool leaves_rare;      /* the tree tests hot programs only: shunt_dispatcher_set_weights */
 };
 SHUNT_API void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struct shunt_dispatcher_stats *out);
 

@@ -369,6 +369,7 @@ void shunt_dispatcher_get_stats(const struct shunt_dispatcher *dispatcher, struc
 	out->plan = d->kind;
 	out->miss = (enum shunt_miss_kind)d->fallback;
 	out->counts_hits = d->hits != NULL;
+	out->leaves_rare = d->tree.leaves_rare;
 	if (d->tree.block.id) {
 		out->tree = d->tree.block.rx;
 		out->tree_len = d->tree.len;

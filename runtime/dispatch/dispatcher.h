@@ -51,6 +51,7 @@ struct shunt_dispatcher_tree {
 	uint32_t depth;
 	struct shunt_dispatcher_part *parts; /* in the order of programs */
 	uint32_t nr_parts;
+	bool leaves_rare;         /* tests only what is called often: find_called in dispatcher_tree.c */
 	uint64_t low, high, bits; /* of a tree with parts: targets/plan.h */
 };
 

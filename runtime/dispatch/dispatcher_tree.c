@@ -137,6 +137,53 @@ static int make_one(const struct shunt_dispatcher *d, const struct shunt_dispatc
 	return err;
 }
 
+/* ---- what is rare -------------------------------------------------------------------------------------------------- */
+
+/*
+ * The programs that get compares where the host's weights say that few of them, up to SHUNT_PLAN_HOT_MAX, are called in three quarters of all
+ * calls, in the order of their addresses; 0: all of them. A call of another one mispredicts that it is none of these, as it would in any
+ * tree, and then a tree mispredicts at least once more, which the fallback's jump does not do more often. Not with an lfence, which waits
+ * for all before it, and not where hits are counted: what is rare now could never become hot.
+ */
+static uint32_t find_called(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr,
+			    struct shunt_dispatcher_entry *called)
+{
+	uint32_t heaviest[SHUNT_PLAN_HOT_MAX + 1], nr_heaviest = 0, nr_called = 0;
+	uint64_t total = 0, sum = 0, least;
+
+	if (d->kind != SHUNT_PLAN_DEFAULT || d->hits || d->fallback == SHUNT_FALLBACK_LFENCE)
+		return 0;
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t at = nr_heaviest;
+
+		total += weight_of(&list[i]);
+		if (!list[i].weight || (at > SHUNT_PLAN_HOT_MAX && list[i].weight <= list[heaviest[at - 1]].weight))
+			continue;
+		if (at > SHUNT_PLAN_HOT_MAX)
+			at--;
+		else
+			nr_heaviest++;
+		for (; at > 0 && list[heaviest[at - 1]].weight < list[i].weight; at--)
+			heaviest[at] = heaviest[at - 1];
+		heaviest[at] = i;
+	}
+	least = total - total / 4;
+	while (nr_called < nr_heaviest && nr_called < SHUNT_PLAN_HOT_MAX && sum < least)
+		sum += list[heaviest[nr_called++]].weight;
+	/* Of two that weigh the same neither is the rare one. */
+	if (!nr_called || sum < least || nr_called == nr ||
+	    (nr_called < nr_heaviest && list[heaviest[nr_called]].weight == list[heaviest[nr_called - 1]].weight))
+		return 0;
+	for (uint32_t i = 0; i < nr_called; i++) {
+		uint32_t at = i;
+
+		for (; at > 0 && called[at - 1].program > list[heaviest[i]].program; at--)
+			called[at] = called[at - 1];
+		called[at] = list[heaviest[i]];
+	}
+	return nr_called;
+}
+
 /* ---- parts -------------------------------------------------------------------------------------------------------- */
 
 /* Programs of a part and their counters. */
@@ -346,9 +393,13 @@ static int make_parts(const struct shunt_dispatcher *d, const struct shunt_dispa
 int shunt_dispatcher_tree_make(const struct shunt_dispatcher *d, const struct shunt_dispatcher_entry *list, uint32_t nr,
 			       struct shunt_dispatcher_tree *out)
 {
+	struct shunt_dispatcher_entry called[SHUNT_PLAN_HOT_MAX];
+	uint32_t nr_called = find_called(d, list, nr, called);
 	int err;
 
-	*out = (struct shunt_dispatcher_tree){ 0 };
+	*out = (struct shunt_dispatcher_tree){ .leaves_rare = nr_called != 0 };
+	if (nr_called)
+		return make_one(d, called, nr_called, out);
 	if (d->kind != SHUNT_PLAN_DEFAULT || nr < (d->tree.nr_parts ? SHUNT_PARTS_FROM / 2 : SHUNT_PARTS_FROM))
 		return make_one(d, list, nr, out);
 	find_bounds(&d->tree, list, nr, true, out);
@@ -479,14 +530,16 @@ static int plan_whole(const struct shunt_dispatcher *d, const uint64_t *programs
 
 int shunt_dispatcher_plan(const struct shunt_dispatcher *dispatcher, uint64_t **programs, uint32_t **weights, struct shunt_plan *out)
 {
-	int err = list_programs(dispatcher, dispatcher->entries, dispatcher->nr_entries, true, programs, weights);
+	struct shunt_dispatcher_entry called[SHUNT_PLAN_HOT_MAX];
+	uint32_t nr = dispatcher->tree.leaves_rare ? find_called(dispatcher, dispatcher->entries, dispatcher->nr_entries, called) : 0;
+	int err = list_programs(dispatcher, nr ? called : dispatcher->entries, nr ? nr : dispatcher->nr_entries, true, programs, weights);
 
 	if (err)
 		return err;
 	if (dispatcher->tree.nr_parts)
 		err = plan_whole(dispatcher, *programs, out);
 	else
-		err = shunt_plan_make(dispatcher->kind, *programs, *weights, dispatcher->nr_entries, out);
+		err = shunt_plan_make(dispatcher->kind, *programs, *weights, nr ? nr : dispatcher->nr_entries, out);
 	if (err) {
 		free(*programs);
 		free(*weights);
