@@ -87,6 +87,7 @@ static int run_child(bool in_tree)
 	struct shunt_reclaim_stats before, after;
 	unsigned char tree_bytes[1024], program_bytes[PROGRAM_LEN];
 	struct timespec start, now;
+	bool is_tree_same, is_program_same;
 	pthread_t thread;
 	void *bad;
 
@@ -126,10 +127,16 @@ static int run_child(bool in_tree)
 	}
 	do {
 		usleep(10000);
-		if (memcmp(tree_bytes, stats.tree, stats.tree_len) != 0)
-			return fail(in_tree ? "the tree changed under a reader that is stopped in it" : "the tree changed under a reader that is stopped in a program");
-		if (memcmp(program_bytes, program.rx, PROGRAM_LEN) != 0)
-			return fail(in_tree ? "the program changed under a reader that is stopped in a tree" : "the program changed under a reader that is stopped in it");
+		is_tree_same = memcmp(tree_bytes, stats.tree, stats.tree_len) == 0;
+		is_program_same = memcmp(program_bytes, program.rx, PROGRAM_LEN) == 0;
+		/* What the reader stands in first. */
+		if (in_tree && !is_tree_same)
+			return fail("the tree changed under a reader that is stopped in it");
+		if (!is_program_same)
+			return fail(in_tree ? "the program changed under a reader that is stopped in the tree before it"
+					    : "the program changed under a reader that is stopped in it");
+		if (!is_tree_same)
+			return fail("the tree changed under a reader that is stopped in a program");
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while (now.tv_sec - start.tv_sec < 1 || (now.tv_sec - start.tv_sec == 1 && now.tv_nsec < start.tv_nsec));
 	go_to(CHECKED);
