@@ -10,7 +10,9 @@
 #include <shunt/percpu.h>
 #include <shunt/reader.h>
 
+#include <elf.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -18,8 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "test/slowness.h"
 
 #define NR_ADDS 1000 /* a run of a program */
 #define MAX_THREADS 64
@@ -258,7 +264,18 @@ static void reuse_code_under_sleepers(void)
 
 /* ---- a debugger that steps through ---- */
 
-enum { NR_STEPPED_RUNS = 20, NR_BESIDE_RUNS = 20000, NR_FEW = 4, STEPS_MAX = 2000000 };
+enum { NR_BESIDE_RUNS = 20000, NR_FEW = 4, STEPS_MAX = 2000000 };
+static unsigned nr_stepped_runs = 20; /* fewer where a step takes long */
+
+/* The stepped thread and whoever steps it take turns: on one CPU neither waits for another to wake up, which an emulator makes long. */
+static void stay_on(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	MUST(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
 
 static void *run_beside(void *entry)
 {
@@ -268,7 +285,7 @@ static void *run_beside(void *entry)
 
 /* One thread is stepped through the program while others run it. 0: nothing was lost, and the stepped one's updates went elsewhere, as
  * those of every sequence do that is aborted again and again. */
-static int be_stepped(struct shunt_bpf_object *object)
+static int be_stepped(struct shunt_bpf_object *object, int cpu)
 {
 	entry_fn *entry = entry_of(object, "count_few");
 	pthread_t threads[2];
@@ -276,16 +293,39 @@ static int be_stepped(struct shunt_bpf_object *object)
 
 	for (int i = 0; i < 2; i++)
 		MUST(pthread_create(&threads[i], NULL, run_beside, (void *)(uintptr_t)entry) == 0);
+	stay_on(cpu);
 	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 	raise(SIGSTOP);
-	run(entry, NR_STEPPED_RUNS);
+	run(entry, nr_stepped_runs);
 	raise(SIGSTOP);
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	check_array(object, (NR_STEPPED_RUNS + 2 * NR_BESIDE_RUNS) * NR_FEW);
+	check_array(object, (nr_stepped_runs + 2 * NR_BESIDE_RUNS) * NR_FEW);
 	sum_of(object, "array", 0, 8, &elsewhere);
-	MUST(elsewhere == NR_STEPPED_RUNS * NR_FEW);
+#ifdef __aarch64__
+	MUST(elsewhere); /* one is enough to leave the debugger behind, see there */
+#else
+	MUST(elsewhere == nr_stepped_runs * NR_FEW);
+#endif
 	return 0;
+}
+
+/*
+ * arm64: the exception of a step takes an exclusive load's hold on the address away, so a pair of ldxr and stxr never comes to its end under
+ * single steps. Debuggers go over such pairs at once. True where the child is at one: it has given up its sequence and adds elsewhere.
+ */
+static bool is_at_exclusive_load(pid_t child)
+{
+#ifdef __aarch64__
+	struct user_regs_struct regs;
+	struct iovec to = { &regs, sizeof(regs) };
+
+	MUST(ptrace(PTRACE_GETREGSET, child, (void *)NT_PRSTATUS, &to) == 0);
+	return (ptrace(PTRACE_PEEKTEXT, child, (void *)regs.pc, NULL) & 0x3fe00000) == 0x08400000;
+#else
+	(void)child;
+	return false;
+#endif
 }
 
 /*
@@ -296,7 +336,9 @@ static int be_stepped(struct shunt_bpf_object *object)
 static void step_through(void)
 {
 	struct shunt_bpf_object *object;
-	int status, nr_steps = 0;
+	int status, nr_steps = 0, cpu = sched_getcpu();
+	bool was_at_pair = false;
+	cpu_set_t may;
 	pid_t child;
 
 #ifdef __SANITIZE_THREAD__
@@ -304,13 +346,16 @@ static void step_through(void)
 	return;
 #endif
 	object = open_object(SHUNT_PASS_RMW_EXACT, NULL);
+	MUST(sched_getaffinity(0, sizeof(may), &may) == 0);
 	child = fork();
 	MUST(child >= 0);
 	if (!child)
-		_exit(be_stepped(object));
+		_exit(be_stepped(object, cpu));
+	stay_on(cpu);
 	MUST(waitpid(child, &status, 0) == child);
 	while (WIFSTOPPED(status) && nr_steps < STEPS_MAX && !(nr_steps && WSTOPSIG(status) == SIGSTOP)) {
-		if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL))
+		was_at_pair = nr_steps && is_at_exclusive_load(child);
+		if (ptrace(was_at_pair ? PTRACE_CONT : PTRACE_SINGLESTEP, child, NULL, NULL))
 			break;
 		MUST(waitpid(child, &status, 0) == child);
 		nr_steps++;
@@ -327,8 +372,10 @@ static void step_through(void)
 		MUST(ptrace(PTRACE_CONT, child, NULL, NULL) == 0);
 		MUST(waitpid(child, &status, 0) == child);
 		MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-		printf("ok: a program ends and counts exactly while a debugger takes it through every instruction: %d steps\n", nr_steps);
+		printf("ok: a program ends and counts exactly while a debugger takes it through %s: %d steps\n",
+		       was_at_pair ? "to where single steps cannot lead, and lets it go there" : "every instruction", nr_steps);
 	}
+	MUST(sched_setaffinity(0, sizeof(may), &may) == 0);
 	shunt_bpf_close(object);
 }
 
@@ -343,6 +390,8 @@ int main(int argc, char **argv)
 		nr_adds = strtoull(text, NULL, 10);
 	if (getenv("SHUNT_STRESS_SECONDS"))
 		nr_adds = 100000000;
+	if (test_slowness() > 1)
+		nr_stepped_runs = 2;
 	numbered = argc > 1 && !strcmp(argv[1], "thread");
 	if (numbered)
 		MUST(shunt_percpu_use_threads() == 0);
