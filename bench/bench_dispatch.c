@@ -334,11 +334,11 @@ static void find_disturbed(void)
 }
 
 /* A first idea of how fast direct calls are, from a second or two of them. */
-static void find_fastest(const struct tried *tried)
+static void find_fastest(const struct tried *tried, uint32_t nr)
 {
 	fill_list(ONE, 1);
 	for (int i = 0; i < 60; i++) {
-		double ns = measure(&tried[DIRECT], settings.nr_calls * ids[0]);
+		double ns = measure(&tried[DIRECT], settings.nr_calls * ids[2 * (nr * 5 / 8)]);
 
 		fastest_direct = ns < fastest_direct ? ns : fastest_direct;
 		usleep(20000);
@@ -523,7 +523,7 @@ static void bench_calls(struct shunt_arena *arena)
 			continue;
 		make_ways(arena, counts[count], tried);
 		if (fastest_direct == HUGE_VAL)
-			find_fastest(tried);
+			find_fastest(tried, counts[count]);
 		for (int pattern = 0; pattern < NR_PATTERNS; pattern++)
 			measure_row(tried, (enum pattern)pattern, count);
 		drop_ways(counts[count], tried);
