@@ -49,7 +49,7 @@ shunt_pass_call_fn shunt_pass_bpf_helpers, shunt_pass_percpu, shunt_pass_dispatc
 
 /* These look at the module as a whole, whose nr calls are given in module order. They may erase none of them. */
 typedef void shunt_pass_module_fn(struct shunt_pass *pass, const LLVMValueRef *calls, size_t nr);
-shunt_pass_module_fn shunt_pass_mark, shunt_pass_targets;
+shunt_pass_module_fn shunt_pass_mark, shunt_pass_targets, shunt_pass_pairs;
 
 /* mark.c: erases the annotations of shunt/mark.h, which keep places in memory and block CSE, once the marks are on the calls. */
 void shunt_pass_drop_annotations(struct shunt_pass *pass);

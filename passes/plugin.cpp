@@ -79,7 +79,7 @@ struct ShuntPass : llvm::PassInfoMixin<ShuntPass> {
 /* A name with or without <parameters>, which the C side reads when it runs. */
 bool add_by_name(llvm::StringRef name, llvm::ModulePassManager &passes, llvm::ArrayRef<llvm::PassBuilder::PipelineElement>)
 {
-	for (const char *known : { "shunt", "shunt-mark", "shunt-bpf-helpers", "shunt-percpu", "shunt-targets", "shunt-dispatch" }) {
+	for (const char *known : { "shunt", "shunt-mark", "shunt-bpf-helpers", "shunt-percpu", "shunt-targets", "shunt-dispatch", "shunt-pairs" }) {
 		if (name == known || name.starts_with((llvm::Twine(known) + "<").str())) {
 			passes.addPass(ShuntPass(name.str(), true));
 			return true;
@@ -101,6 +101,9 @@ void register_callbacks(llvm::PassBuilder &builder)
 	});
 	builder.registerOptimizerEarlyEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel) {
 		passes.addPass(ShuntPass("shunt-mark,shunt-targets,shunt-dispatch", false));
+	});
+	builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel) {
+		passes.addPass(ShuntPass("shunt-pairs", false));
 	});
 }
 

@@ -335,6 +335,7 @@ void shunt_pass_rmw(struct shunt_pass *pass)
 		for (size_t i = 0; i < updates.nr; i++)
 			make_exact(pass, &updates.items[i]);
 	}
+	shunt_rmw_unroll(pass);
 	shunt_rmw_disarm(pass);
 	free(updates.items);
 	shunt_rmw_forget(pass);

@@ -75,6 +75,23 @@ void shunt_rmw_disarm(struct shunt_pass *pass);
 /* rmw_emit.c: stores 0 to it, at the pass's builder. */
 void shunt_rmw_emit_clear(struct shunt_pass *pass);
 
+/* A restartable sequence of one update. */
+struct shunt_rmw_sequence {
+	enum shunt_rmw_op op;
+	unsigned width; /* bits; operands of fewer than 32 are extended to that */
+	LLVMValueRef unit0, operand;
+};
+/* pairs.c: writes beside a sequence just built what it is, for shunt-pairs; whether that is there. */
+void shunt_rmw_describe(struct shunt_pass *pass, LLVMValueRef call, enum shunt_rmw_op op, unsigned width);
+bool shunt_rmw_is_described(const struct shunt_pass *pass, LLVMValueRef call);
+/* rmw_emit_pair.c, at the pass's builder: both in one; whether a sequence may be the first of a pair. distance: of the second's unit0 from
+ * the first's, below 1 << 29 either way; NULL: not known. */
+bool shunt_rmw_can_be_first(const struct shunt_pass *pass, const struct shunt_rmw_sequence *sequence);
+void shunt_rmw_emit_pair(struct shunt_pass *pass, const struct shunt_rmw_sequence *first, const struct shunt_rmw_sequence *second,
+			 const int64_t *distance);
+/* rmw_unroll.c: asks LLVM to unroll loops of one sequence. Before shunt_rmw_disarm. */
+void shunt_rmw_unroll(struct shunt_pass *pass);
+
 /* After all calls of shunt-percpu. */
 void shunt_pass_rmw(struct shunt_pass *pass);
 

@@ -20,27 +20,12 @@
 #include <stdio.h>
 #include <string.h>
 #include "passes/percpu.h"
-#include "passes/rmw.h"
-
-#define TRIES "100"
-
-/* struct rseq_cs of linux/rseq.h: version, flags, start, length, abort. */
-#define DESCRIPTOR(label, start, end, abort)                                                                                               \
-	".balign 32\n" label ":\n"                                                                                                         \
-	".long 0, 0\n"                                                                                                                     \
-	".quad " start "f, " end "f - " start "f, " abort "f\n"
+#include "passes/rmw_sequence.h"
 
 /* 71 to 72, 74 on abort: the sequence, with one more way out; 81 to 82, 84: the one that is tried again. */
 #define DESCRIPTORS(way_out)                                                                                                               \
-	".pushsection __rseq_cs, \"aw\"\n" DESCRIPTOR("73", "71", "72", "74") DESCRIPTOR("83", "81", "82", "84") ".popsection\n"           \
-	".pushsection __rseq_cs_ptr_array, \"aw\"\n"                                                                                      \
-	".quad 73b, 83b\n"                                                                                                                 \
-	".popsection\n"                                                                                                                    \
-	".pushsection __rseq_exit_point_array, \"aw\"\n"                                                                                  \
-	".quad 71f, " way_out "f, 81f, 75f\n"                                                                                              \
-	".popsection\n"
-
-_Static_assert(SHUNT_PERCPU_SHIFT == 30, "the assembly has the unit size in its shifts and displacements");
+	RMW_DESCRIPTORS(RMW_DESCRIPTOR("73", "71", "72", "74") RMW_DESCRIPTOR("83", "81", "82", "84"), "73b, 83b",                         \
+			"71f, " way_out "f, 81f, 75f")
 
 static const char *const x86_64_ops[] = { "add", "or", "and", "xor" };
 static const char *const arm64_ops[] = { "add", "orr", "and", "eor" };
@@ -50,35 +35,50 @@ bool shunt_rmw_has_rseq(const struct shunt_pass *pass)
 	return pass->options->cpu == SHUNT_PASS_CPU_RSEQ || pass->options->cpu == SHUNT_PASS_CPU_RSEQ_AOT;
 }
 
-/* The sequence is marked until shunt_rmw_disarm has seen it. */
-static void call_assembly(struct shunt_pass *pass, LLVMTypeRef type, char *text, const char *constraints, LLVMValueRef *args, unsigned nr)
+LLVMValueRef shunt_rmw_call_assembly(struct shunt_pass *pass, LLVMTypeRef type, char *text, const char *constraints, LLVMValueRef *args,
+				     unsigned nr)
 {
 	LLVMValueRef assembly =
 		LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
 
-	shunt_rmw_mark_armed(pass, LLVMBuildCall2(pass->builder, type, assembly, args, nr, ""));
+	return LLVMBuildCall2(pass->builder, type, assembly, args, nr, "");
+}
+
+struct rmw_fields shunt_rmw_fields(const struct shunt_pass *pass, const char *offset)
+{
+	struct rmw_fields fields;
+
+	if (pass->options->cpu == SHUNT_PASS_CPU_RSEQ) {
+		snprintf(fields.cpu_id, sizeof(fields.cpu_id), "%%fs:%lld", (long long)pass->options->cpu_offset);
+		snprintf(fields.rseq_cs, sizeof(fields.rseq_cs), "%%fs:%lld", (long long)pass->options->cpu_offset + 4);
+	} else {
+		snprintf(fields.cpu_id, sizeof(fields.cpu_id), "%%fs:4(%s)", offset);
+		snprintf(fields.rseq_cs, sizeof(fields.rseq_cs), "%%fs:8(%s)", offset);
+	}
+	return fields;
+}
+
+void shunt_rmw_format_x86_64(char *text, size_t len, enum shunt_rmw_op op, unsigned width, unsigned operand)
+{
+	static const char suffixes[] = "bwlq", modifiers[] = "bwkq";
+	int size = __builtin_ctz(width / 8);
+
+	snprintf(text, len, "%s%c ${%u:%c}", x86_64_ops[op], suffixes[size], operand, modifiers[size]);
 }
 
 /* $0 distance of the copy, $1 tries; $2 unit0, $3 operand; the thread's struct rseq is at a constant distance from FS, or at one that $4
  * holds. */
-static void emit_x86_64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand, unsigned width)
+static LLVMValueRef emit_x86_64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand, unsigned width)
 {
-	static const char suffixes[] = "bwlq", modifiers[] = "bwkq";
 	bool is_constant = pass->options->cpu == SHUNT_PASS_CPU_RSEQ;
+	struct rmw_fields fields = shunt_rmw_fields(pass, "$4");
 	LLVMTypeRef types[] = { pass->ptr, LLVMTypeOf(operand), pass->i64 }, results[] = { pass->i64, pass->i32 };
 	LLVMTypeRef result = LLVMStructTypeInContext(pass->context, results, 2, 0);
 	LLVMValueRef args[] = { unit0, operand, is_constant ? NULL : shunt_pass_rseq_offset(pass) };
-	unsigned nr = is_constant ? 2 : 3, size = (unsigned)__builtin_ctz(width / 8);
-	char cpu_id[40], rseq_cs[40], update[32], constraints[96], text[2048];
+	unsigned nr = is_constant ? 2 : 3;
+	char update[32], constraints[96], text[2048];
 
-	if (is_constant) {
-		snprintf(cpu_id, sizeof(cpu_id), "%%fs:%lld", (long long)pass->options->cpu_offset);
-		snprintf(rseq_cs, sizeof(rseq_cs), "%%fs:%lld", (long long)pass->options->cpu_offset + 4);
-	} else {
-		snprintf(cpu_id, sizeof(cpu_id), "%%fs:4($4)");
-		snprintf(rseq_cs, sizeof(rseq_cs), "%%fs:8($4)");
-	}
-	snprintf(update, sizeof(update), "%s%c ${3:%c}", x86_64_ops[op], suffixes[size], modifiers[size]);
+	shunt_rmw_format_x86_64(update, sizeof(update), op, width, 3);
 	snprintf(text, sizeof(text),
 		 DESCRIPTORS("75")
 		 "leaq 73b(%%rip), $0\n"
@@ -90,10 +90,9 @@ static void emit_x86_64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValue
 		 "%s, ($2, $0)\n"
 		 "72:\n"
 		 ".pushsection __rseq_failure, \"ax\"\n"
-		 ".byte 0x0f, 0xb9, 0x3d\n" /* ud1, which keeps disassembly in step with the signature */
-		 ".long 0x53053053\n"
+		 RMW_SIGNATURE_X86_64
 		 "74:\n"
-		 "movl $$" TRIES ", ${1:k}\n"
+		 "movl $$" RMW_TRIES ", ${1:k}\n"
 		 "77:\n"
 		 "leaq 83b(%%rip), $0\n"
 		 "movq $0, %s\n"
@@ -104,8 +103,7 @@ static void emit_x86_64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValue
 		 "%s, ($2, $0)\n"
 		 "82:\n"
 		 "jmp 72b\n"
-		 ".byte 0x0f, 0xb9, 0x3d\n"
-		 ".long 0x53053053\n"
+		 RMW_SIGNATURE_X86_64
 		 "84:\n"
 		 "decl ${1:k}\n"
 		 "jnz 77b\n"
@@ -113,13 +111,13 @@ static void emit_x86_64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValue
 		 "lock; %s, -0x40000000($2)\n"
 		 "jmp 72b\n"
 		 ".popsection\n",
-		 rseq_cs, cpu_id, update, rseq_cs, cpu_id, update, update);
+		 fields.rseq_cs, fields.cpu_id, update, fields.rseq_cs, fields.cpu_id, update, update);
 	snprintf(constraints, sizeof(constraints), "=&r,=&r,r,r%s%s,~{memory},~{dirflag},~{fpsr},~{flags}", width == 64 ? "e" : "i",
 		 is_constant ? "" : ",r");
-	call_assembly(pass, LLVMFunctionType(result, types, nr, 0), text, constraints, args, nr);
+	return shunt_rmw_call_assembly(pass, LLVMFunctionType(result, types, nr, 0), text, constraints, args, nr);
 }
 
-static LLVMValueRef arm64_area(struct shunt_pass *pass)
+LLVMValueRef shunt_rmw_arm64_area(struct shunt_pass *pass)
 {
 	unsigned id = LLVMLookupIntrinsicID("llvm.thread.pointer", strlen("llvm.thread.pointer"));
 	LLVMValueRef intrinsic = LLVMGetIntrinsicDeclaration(pass->module, id, NULL, 0);
@@ -131,25 +129,50 @@ static LLVMValueRef arm64_area(struct shunt_pass *pass)
 	return LLVMBuildGEP2(pass->builder, pass->i8, thread, &offset, 1, "");
 }
 
+static const char *const arm64_suffixes[] = { "b", "h", "", "" };
+
+void shunt_rmw_format_arm64(char *text, size_t len, enum shunt_rmw_op op, unsigned width, unsigned operand, unsigned temporary,
+			    const char *load_from, const char *store_to)
+{
+	const char *suffix = arm64_suffixes[__builtin_ctz(width / 8)];
+	char w = width == 64 ? 'x' : 'w';
+
+	snprintf(text, len,
+		 "ldr%s ${%u:%c}, %s\n"
+		 "%s ${%u:%c}, ${%u:%c}, ${%u:%c}\n"
+		 "str%s ${%u:%c}, %s\n",
+		 suffix, temporary, w, load_from, arm64_ops[op], temporary, w, temporary, w, operand, w, suffix, temporary, w, store_to);
+}
+
+void shunt_rmw_format_arm64_atomic(char *text, size_t len, enum shunt_rmw_op op, unsigned width, unsigned operand, unsigned temporary,
+				   unsigned status, const char *label)
+{
+	const char *suffix = arm64_suffixes[__builtin_ctz(width / 8)];
+	char w = width == 64 ? 'x' : 'w';
+
+	snprintf(text, len,
+		 "%s:\n"
+		 "ldxr%s ${%u:%c}, [$0]\n"
+		 "%s ${%u:%c}, ${%u:%c}, ${%u:%c}\n"
+		 "stxr%s ${%u:w}, ${%u:%c}, [$0]\n"
+		 "cbnz ${%u:w}, %sb\n",
+		 label, suffix, temporary, w, arm64_ops[op], temporary, w, temporary, w, operand, w, suffix, status, temporary, w, status, label);
+}
+
 /*
  * $0 address, $1 number, $2 tries and success; $3 unit0, $4 operand, $5 struct rseq. The steps out of line begin beside the sequence: a
  * test of one bit reaches no other section.
  */
-static void emit_arm64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand, unsigned width)
+static LLVMValueRef emit_arm64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand, unsigned width)
 {
-	static const char *const suffixes[] = { "b", "h", "", "" };
-	const char *w = width == 64 ? "x" : "w", *name = arm64_ops[op], *s = suffixes[__builtin_ctz(width / 8)];
 	LLVMTypeRef types[] = { pass->ptr, LLVMTypeOf(operand), pass->ptr };
 	LLVMTypeRef results[] = { pass->i64, pass->i64, pass->i32 };
 	LLVMTypeRef result = LLVMStructTypeInContext(pass->context, results, 3, 0);
-	LLVMValueRef args[] = { unit0, operand, arm64_area(pass) };
-	char update[128], text[2048];
+	LLVMValueRef args[] = { unit0, operand, shunt_rmw_arm64_area(pass) };
+	char update[128], atomic[160], text[2048];
 
-	snprintf(update, sizeof(update),
-		 "ldr%s ${1:%s}, [$0]\n"
-		 "%s ${1:%s}, ${1:%s}, ${4:%s}\n"
-		 "str%s ${1:%s}, [$0]\n",
-		 s, w, name, w, w, w, s, w);
+	shunt_rmw_format_arm64(update, sizeof(update), op, width, 4, 1, "[$0]", "[$0]");
+	shunt_rmw_format_arm64_atomic(atomic, sizeof(atomic), op, width, 4, 1, 2, "85");
 	snprintf(text, sizeof(text),
 		 DESCRIPTORS("78")
 		 "adrp $0, 73b\n"
@@ -164,14 +187,14 @@ static void emit_arm64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueR
 		 "b 76f\n"
 		 "78:\n"
 		 "b 75f\n"
-		 ".inst 0xd428bc00\n"
+		 RMW_SIGNATURE_ARM64
 		 "74:\n"
 		 "b 79f\n"
 		 "76:\n"
 		 ".pushsection __rseq_failure, \"ax\"\n"
 		 ".balign 4\n"
 		 "79:\n"
-		 "mov ${2:w}, #" TRIES "\n"
+		 "mov ${2:w}, #" RMW_TRIES "\n"
 		 "77:\n"
 		 "adrp $0, 83b\n"
 		 "add $0, $0, :lo12:83b\n"
@@ -183,22 +206,18 @@ static void emit_arm64(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueR
 		 "%s"
 		 "82:\n"
 		 "b 76b\n"
-		 ".inst 0xd428bc00\n"
+		 RMW_SIGNATURE_ARM64
 		 "84:\n"
 		 "subs ${2:w}, ${2:w}, #1\n"
 		 "b.ne 77b\n"
 		 "75:\n"
 		 "mov $0, #0x40000000\n"
 		 "sub $0, $3, $0\n"
-		 "85:\n"
-		 "ldxr%s ${1:%s}, [$0]\n"
-		 "%s ${1:%s}, ${1:%s}, ${4:%s}\n"
-		 "stxr%s ${2:w}, ${1:%s}, [$0]\n"
-		 "cbnz ${2:w}, 85b\n"
+		 "%s"
 		 "b 76b\n"
 		 ".popsection\n",
-		 update, update, s, w, name, w, w, w, s, w);
-	call_assembly(pass, LLVMFunctionType(result, types, 3, 0), text, "=&r,=&r,=&r,r,r,r,~{memory},~{cc}", args, 3);
+		 update, update, atomic);
+	return shunt_rmw_call_assembly(pass, LLVMFunctionType(result, types, 3, 0), text, "=&r,=&r,=&r,r,r,r,~{memory},~{cc}", args, 3);
 }
 
 /* Volatile: it stays where it is among the sequences. */
@@ -207,7 +226,7 @@ void shunt_rmw_emit_clear(struct shunt_pass *pass)
 	LLVMValueRef pointer, store, offset = LLVMConstInt(pass->i64, 8, 0); /* of rseq_cs in struct rseq, linux/rseq.h */
 
 	if (pass->arm64) {
-		pointer = LLVMBuildGEP2(pass->builder, pass->i8, arm64_area(pass), &offset, 1, "");
+		pointer = LLVMBuildGEP2(pass->builder, pass->i8, shunt_rmw_arm64_area(pass), &offset, 1, "");
 	} else {
 		if (pass->options->cpu == SHUNT_PASS_CPU_RSEQ)
 			offset = LLVMConstInt(pass->i64, (unsigned long long)pass->options->cpu_offset + 4, 1);
@@ -223,14 +242,14 @@ void shunt_rmw_emit_clear(struct shunt_pass *pass)
 void shunt_rmw_emit_rseq(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef unit0, LLVMValueRef operand)
 {
 	unsigned width = LLVMGetIntTypeWidth(LLVMTypeOf(operand));
+	LLVMValueRef sequence;
 
 	/* Registers have 32 bits at least. */
 	if (width < 32)
 		operand = LLVMBuildZExt(pass->builder, operand, pass->i32, "");
-	if (pass->arm64)
-		emit_arm64(pass, op, unit0, operand, width);
-	else
-		emit_x86_64(pass, op, unit0, operand, width);
+	sequence = pass->arm64 ? emit_arm64(pass, op, unit0, operand, width) : emit_x86_64(pass, op, unit0, operand, width);
+	shunt_rmw_mark_armed(pass, sequence);
+	shunt_rmw_describe(pass, sequence, op, width);
 }
 
 void shunt_rmw_emit_atomic(struct shunt_pass *pass, enum shunt_rmw_op op, LLVMValueRef pointer, LLVMValueRef operand)

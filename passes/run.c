@@ -19,13 +19,14 @@ struct entry {
 };
 
 /* In the order of the pipeline "shunt": marks first; helpers become lookups, lookups become inline code; the indirect call that static
- * targets leave may be a dispatch. */
+ * targets leave may be a dispatch. Pairs of updates once more after LLVM's own passes. */
 static const struct entry entries[] = {
 	{ "shunt-mark", NULL, shunt_pass_mark, NULL },
 	{ "shunt-bpf-helpers", shunt_pass_bpf_helpers, NULL, NULL },
 	{ "shunt-percpu", shunt_pass_percpu, shunt_pass_percpu_globals, shunt_pass_rmw },
 	{ "shunt-targets", NULL, shunt_pass_targets, NULL },
 	{ "shunt-dispatch", shunt_pass_dispatch, NULL, shunt_pass_drop_annotations },
+	{ "shunt-pairs", NULL, shunt_pass_pairs, NULL },
 };
 enum { NR_ENTRIES = sizeof(entries) / sizeof(entries[0]) };
 
@@ -115,8 +116,8 @@ static int parse_element(const char *element, size_t len, struct step *steps, si
 	if (*nr > before)
 		return 0;
 	return refuse(error,
-		      "unknown pass '%.*s': the passes are shunt-mark, shunt-bpf-helpers, shunt-percpu, shunt-targets, shunt-dispatch, and "
-		      "shunt for all of them",
+		      "unknown pass '%.*s': the passes are shunt-mark, shunt-bpf-helpers, shunt-percpu, shunt-targets, shunt-dispatch, "
+		      "shunt-pairs, and shunt for all of them",
 		      (int)len, element);
 }
 
@@ -126,7 +127,7 @@ static int parse_pipeline(const char *pipeline, struct step *steps, size_t *nr, 
 	*nr = 0;
 	if (!pipeline)
 		return refuse(error, "no pipeline: name \"shunt\" or a comma-separated list of shunt-mark, shunt-bpf-helpers, "
-				     "shunt-percpu, shunt-targets and shunt-dispatch");
+				     "shunt-percpu, shunt-targets, shunt-dispatch and shunt-pairs");
 	for (const char *at = pipeline; *at; at += *at == ',') {
 		size_t len = element_len(at);
 		int ret = parse_element(at, len, steps, nr, room, error);

@@ -7,6 +7,7 @@
  *	shunt-percpu       CPU id, this/of, per-CPU globals, array, per-CPU array and per-CPU hash lookups -> inline code; exact updates
  *	shunt-targets      indirect calls with known targets -> compares and direct calls, hot first
  *	shunt-dispatch     marked indirect calls -> direct calls of the dispatcher's stub
+ *	shunt-pairs        two exact updates that follow each other -> one restartable sequence; best after LLVM's own passes
  *	shunt              all of them, in this order
  *
  * A name may carry parameters for that pass alone, which override the options: shunt-percpu<spectre-v1;cpu=call;nr-cpus=8>.

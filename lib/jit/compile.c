@@ -28,12 +28,21 @@ static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 	}
 }
 
+static int run_pipeline(LLVMModuleRef module, const char *pipeline, const struct shunt_pass_options *passes, struct shunt_pass_counts *counts)
+{
+	char *error = NULL;
+	int err = shunt_passes_run(module, pipeline, passes, counts, &error);
+
+	if (err)
+		err = shunt_fail(-err, "running passes '%s': %s", pipeline, error ? error : "no reason given");
+	free(error);
+	return err;
+}
+
 static int run_passes(const struct shunt_jit *jit, LLVMModuleRef module, const struct shunt_jit_module_options *options, struct shunt_pass_counts *counts)
 {
 	struct shunt_pass_options passes = { 0 };
 	const char *pipeline = options && options->pipeline ? options->pipeline : "shunt";
-	char *error = NULL;
-	int err;
 
 	if (!*pipeline)
 		return 0;
@@ -50,11 +59,15 @@ static int run_passes(const struct shunt_jit *jit, LLVMModuleRef module, const s
 	}
 	if (!passes.nr_cpus && !jit->elsewhere)
 		passes.nr_cpus = shunt_nr_cpus();
-	err = shunt_passes_run(module, pipeline, &passes, counts, &error);
-	if (err)
-		err = shunt_fail(-err, "running passes '%s': %s", pipeline, error ? error : "no reason given");
-	free(error);
-	return err;
+	return run_pipeline(module, pipeline, &passes, counts);
+}
+
+/* Exact updates that LLVM's passes have brought together. */
+static int run_last_passes(LLVMModuleRef module, const struct shunt_jit_module_options *options, struct shunt_pass_counts *counts)
+{
+	if (!counts->exact_updates)
+		return 0;
+	return run_pipeline(module, "shunt-pairs", options ? options->passes : NULL, counts);
 }
 
 static int optimise(const struct shunt_jit *jit, LLVMModuleRef module, LLVMTargetMachineRef machine)
@@ -114,6 +127,8 @@ static int compile(const struct shunt_jit *jit, LLVMModuleRef module, LLVMTarget
 		err = verify(module);
 	if (!err)
 		err = optimise(jit, module, machine);
+	if (!err)
+		err = run_last_passes(module, options, &out->counts);
 	if (!err && jit->keep_ir)
 		out->ir = LLVMPrintModuleToString(module);
 	return err ? err : emit(module, machine, object);
