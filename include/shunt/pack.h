@@ -70,7 +70,7 @@ struct shunt_arena_options {
 	/* Small blocks begin at places that cannot be guessed: each run of them lies anywhere in the free room of its pack. */
 	bool random_start;
 	/* So many freed blocks rest, filled, before the first of them may be handed out again: an address that somebody still knows, or that a
-	 * branch predictor does, is not another program's at once. 0: 1,024; SHUNT_REST_NONE: none; a million at most. At most a sixteenth of the
+	 * branch predictor does, is not another program's at once. 0: 1,024; SHUNT_REST_NONE: none; 1,048,576 at most. At most a sixteenth of the
 	 * arena rests, and nothing when there is no other room; a block never made reachable (shunt_pack_abandon) does not. */
 	uint32_t rest;
 };

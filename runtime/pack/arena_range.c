@@ -93,7 +93,7 @@ static const char *parse_line(const char *text, struct map_line *line)
 static struct range image_of(const char *maps, uintptr_t addr)
 {
 	uintptr_t mask = shunt_machine_page_size() - 1;
-	struct range image = { addr & ~mask, (addr | mask) + 1 };
+	struct range image = { addr & ~mask, (addr | mask) + ((addr | mask) != UINTPTR_MAX) };
 	struct map_line home = { 0 };
 	struct map_line line;
 	const char *at = maps;
@@ -151,7 +151,8 @@ static uintptr_t find_base(const char *maps, struct range image, size_t len, uin
 	struct map_line line;
 	const char *at = maps;
 
-	while (*at && (at = parse_line(at, &line))) {
+	/* The vsyscall page is among the kernel's addresses. */
+	while (*at && (at = parse_line(at, &line)) && (intptr_t)line.range.start >= 0) {
 		uintptr_t room = line.is_stack ? STACK_ROOM : 0;
 
 		gap.end = line.range.start > room ? line.range.start - room : 0;
@@ -163,7 +164,7 @@ static uintptr_t find_base(const char *maps, struct range image, size_t len, uin
 		gap.start = line.range.end > LOWEST_ADDR ? line.range.end : LOWEST_ADDR;
 	}
 	/* Above the main stack, which is the last mapping, nothing may be had; qemu-user has the stack low and opens libraries above all else. */
-	gap.end = UINTPTR_MAX & ~page_mask;
+	gap.end = INTPTR_MAX & ~page_mask;
 	if (!best && gap.start < gap.end)
 		offer(gap, image, len, reach, &best);
 	return best;

@@ -23,6 +23,19 @@ static uint32_t find_slots(const struct shunt_arena *arena, uint32_t nr)
 	return UINT32_MAX;
 }
 
+static void unmake(struct shunt_pack *pack);
+
+/* Gives back the empty packs in reserve: others want their slots. */
+static void unmake_reserve(struct shunt_arena *arena)
+{
+	for (uint32_t slot = 0; slot < arena->nr_slots; slot++) {
+		struct shunt_pack *pack = arena->slots[slot];
+
+		if (pack && !pack->nr_live && !pack->nr_dying && shunt_pack_is_idle(pack))
+			unmake(pack);
+	}
+}
+
 /* Two views are denied for good, and none were had before: the arena's packs have one from now on. */
 static bool toggle_from_now_on(struct shunt_arena *arena, const struct shunt_backing_failure *failure)
 {
@@ -71,6 +84,10 @@ int shunt_pack_make(struct shunt_arena *arena, enum shunt_segment segment, uint3
 	int err;
 
 	failure->step = NULL;
+	if (first == UINT32_MAX) {
+		unmake_reserve(arena);
+		first = find_slots(arena, nr_slots);
+	}
 	if (first == UINT32_MAX)
 		return -ENOMEM;
 	pack = calloc(1, sizeof(*pack));

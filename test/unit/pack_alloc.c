@@ -358,6 +358,29 @@ Test(pack, a_chunk_whose_generations_are_used_up_is_left_out_until_its_pack_is_e
 	cr_assert_eq(stats_of(arena).nr_packs[SHUNT_SEGMENT_CODE], 1, "the worn chunk did not come back with its pack");
 }
 
+Test(pack, an_empty_pack_in_reserve_is_in_nobodys_way)
+{
+	struct shunt_arena *arena = make_arena(8 << 20);
+	struct shunt_block block, other;
+
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 100, 0, &block), 0);
+	cr_assert_eq(shunt_pack_abandon(&block), 0);
+	cr_assert_eq(stats_of(arena).nr_packs[SHUNT_SEGMENT_CODE], 1);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 8 << 20, 4096, &block), 0, "%s", shunt_error());
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 1, 0, &other), -ENOMEM);
+	cr_assert_eq(shunt_pack_shrink(&block, 1), 0);
+	cr_assert_eq(shunt_pack_free(&block), 0);
+	cr_assert_eq(shunt_quiesce(), 0);
+	/* Another segment's likewise. */
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, SHUNT_PACK_SIZE, 0, &block), 0);
+	cr_assert_eq(shunt_pack_abandon(&block), 0);
+	cr_assert_eq(stats_of(arena).nr_packs[SHUNT_SEGMENT_CODE], 4);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_RODATA, 100, 0, &other), 0, "%s", shunt_error());
+	cr_assert_eq(stats_of(arena).nr_packs[SHUNT_SEGMENT_CODE], 3);
+	cr_assert_eq(shunt_pack_alloc(arena, SHUNT_SEGMENT_CODE, 1, 0, &block), -ENOMEM);
+}
+
 Test(pack, bookkeeping_stays_below_24_bytes_a_block_of_200_bytes)
 {
 	struct shunt_arena *arena = make_arena(64 << 20);

@@ -117,6 +117,17 @@ Test(arena, without_room_below_the_range_above_is_taken_and_the_other_way_round)
 	}
 }
 
+Test(arena, nothing_is_in_reach_of_an_address_that_no_process_has)
+{
+	struct shunt_arena_options options = { .size = SHUNT_PACK_SIZE, .near_addr = (const void *)UINTPTR_MAX };
+	struct shunt_arena *arena;
+
+	cr_assert_eq(shunt_arena_create(&options, &arena), -ENOMEM);
+	cr_assert(strstr(shunt_error(), "no free range"), "%s", shunt_error());
+	options.near_addr = (const void *)(UINTPTR_MAX & ~(uintptr_t)0xffffff);
+	cr_assert_eq(shunt_arena_create(&options, &arena), -ENOMEM);
+}
+
 Test(arena, a_gap_out_of_reach_is_not_taken_and_one_just_in_reach_is)
 {
 	struct shunt_arena_options options = { .size = 2 << 20 };
