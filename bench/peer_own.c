@@ -60,8 +60,9 @@ static const char *pack_note(void)
 
 	if (shunt_pack_get_stats(arena, &stats) != 0)
 		return "";
-	snprintf(note, sizeof(note), "%s, %llu of %llu MiB on 2 MiB pages", shunt_backing_name(stats.backing),
-		 (unsigned long long)stats.bytes_huge >> 20, (unsigned long long)stats.bytes_mapped[SHUNT_SEGMENT_CODE] >> 20);
+	snprintf(note, sizeof(note), "%s, %llu of %llu MiB on 2 MiB pages, %.1f B of a program's are room for more", shunt_backing_name(stats.backing),
+		 (unsigned long long)stats.bytes_huge >> 20, (unsigned long long)stats.bytes_mapped[SHUNT_SEGMENT_CODE] >> 20,
+		 (double)(stats.bytes_mapped[SHUNT_SEGMENT_CODE] - stats.bytes_used[SHUNT_SEGMENT_CODE]) / (double)stats.nr_blocks[SHUNT_SEGMENT_CODE]);
 	return note;
 }
 
