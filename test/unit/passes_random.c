@@ -5,6 +5,7 @@
  * environment tries other modules than those of every day.
  */
 #include <setjmp.h>
+#include <sys/mman.h>
 #include <unwind.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/ExecutionEngine.h>
@@ -15,9 +16,13 @@
 #include "test/unit/passes.h"
 #include "test/unit/passes_random_ir.h"
 
-enum { NR_CASES = 50, NR_MODULES = 25, NR_CPUS = 3, MAX_ENTRIES = 5, STRIDE = 16 };
+enum { NR_CASES = 50, NR_MODULES = 25, NR_CPUS = 3, MAX_ENTRIES = 5, STRIDE = 16, OBJECT_SIZE = 64 };
 
-static _Thread_local uint32_t cpu_number;
+static _Thread_local struct {
+	uint32_t start, cpu_number;
+	uint64_t rseq_cs;
+} area __attribute__((aligned(32))); /* as struct rseq is, which the kernel does not know */
+static char *object; /* NR_CPUS copies, and one below for threads without a number */
 static uint64_t notes;
 uint64_t random_nr_stub_calls; /* for the assembly below */
 static char storage[128] __attribute__((aligned(8))), hashed[8];
@@ -68,7 +73,7 @@ static void my_note(uint64_t value)
 	static struct _Unwind_Exception exception;
 
 	notes = notes * 31 + value;
-	cpu_number = (uint32_t)(notes % (NR_CPUS + 1)) - 1;
+	area.cpu_number = (uint32_t)(notes % (NR_CPUS + 1)) - 1;
 	if (is_unwinding || notes % 61 != 7)
 		return;
 	is_unwinding = true;
@@ -78,7 +83,7 @@ static void my_note(uint64_t value)
 
 static uint32_t my_cpu_id(void)
 {
-	return cpu_number;
+	return area.cpu_number;
 }
 
 static char *copy(void *p, int64_t cpu)
@@ -88,13 +93,23 @@ static char *copy(void *p, int64_t cpu)
 
 static void *my_percpu_this(void *p)
 {
-	return copy(p, (int32_t)cpu_number);
+	return copy(p, (int32_t)area.cpu_number);
 }
 
 static void *my_percpu_of(void *p, uint32_t cpu)
 {
 	return cpu < NR_CPUS ? copy(p, cpu) : NULL;
 }
+
+#define DEFINE_ADD(bits)                                                                                                                   \
+	static void my_add##bits(void *p, uint##bits##_t v)                                                                                \
+	{                                                                                                                                  \
+		*(uint##bits##_t *)copy(p, (int32_t)area.cpu_number) += v;                                                                 \
+	}
+DEFINE_ADD(64)
+DEFINE_ADD(32)
+DEFINE_ADD(16)
+DEFINE_ADD(8)
 
 static uint32_t my_nr_cpus(void)
 {
@@ -125,7 +140,7 @@ static void *lookup(struct shunt_map_abi *map, const void *key, int64_t cpu)
 
 static void *my_lookup(struct shunt_map_abi *map, const void *key)
 {
-	return lookup(map, key, (int32_t)cpu_number);
+	return lookup(map, key, (int32_t)area.cpu_number);
 }
 
 static void *my_lookup_of(struct shunt_map_abi *map, const void *key, uint32_t cpu)
@@ -159,6 +174,10 @@ static LLVMExecutionEngineRef compile(LLVMModuleRef module)
 		{ "shunt_percpu_this", my_percpu_this },
 		{ "shunt_percpu_of", my_percpu_of },
 		{ "shunt_nr_cpus", my_nr_cpus },
+		{ "shunt_percpu_add64", my_add64 },
+		{ "shunt_percpu_add32", my_add32 },
+		{ "shunt_percpu_add16", my_add16 },
+		{ "shunt_percpu_add8", my_add8 },
 		{ "shunt_map_lookup", my_lookup },
 		{ "shunt_map_lookup_of", my_lookup_of },
 		{ "shunt_map_find_percpu", my_find },
@@ -169,7 +188,7 @@ static LLVMExecutionEngineRef compile(LLVMModuleRef module)
 		{ "percpu_array", &percpu_array },
 		{ "hash", &hash },
 		{ "percpu_hash", &percpu_hash },
-		{ "object", storage },
+		{ "object", object },
 	};
 	struct LLVMMCJITCompilerOptions jit;
 	LLVMExecutionEngineRef engine;
@@ -204,14 +223,15 @@ static struct shunt_pass_map describe(const char *symbol, const struct shunt_map
 /* Each pass by itself, as "shunt" does it, so that the verifier sees every step; then all again. */
 static void run_passes(LLVMModuleRef module, uint64_t seed, struct shunt_pass_counts *counts)
 {
-	static const char *const passes[] = { "shunt-mark", "shunt-bpf-helpers", "shunt-percpu", "shunt-targets", "shunt-dispatch" };
+	static const char *const passes[] = { "shunt-mark", "shunt-bpf-helpers", "shunt-percpu", "shunt-targets", "shunt-dispatch",
+					      "shunt-pairs" };
 	struct shunt_pass_map maps[] = {
 		describe("array", &array, seed % 2), describe("array_2", &array_2, seed % 2), describe("percpu_array", &percpu_array, seed % 2),
 		describe("hash", &hash, false), describe("percpu_hash", &percpu_hash, false),
 	};
 	struct shunt_pass_options options = {
-		.maps = maps, .nr_maps = sizeof(maps) / sizeof(maps[0]), .cpu = SHUNT_PASS_CPU_TP,
-		.cpu_offset = (char *)&cpu_number - (char *)__builtin_thread_pointer(),
+		.maps = maps, .nr_maps = sizeof(maps) / sizeof(maps[0]), .cpu = seed % 5 ? SHUNT_PASS_CPU_RSEQ : SHUNT_PASS_CPU_TP,
+		.cpu_offset = (char *)&area.cpu_number - (char *)__builtin_thread_pointer(),
 		.nr_cpus = seed % 3 ? NR_CPUS : 0, .spectre_v1 = seed % 4 == 3, .hash_calls = true,
 	};
 	char *once, *twice;
@@ -244,6 +264,8 @@ static __attribute__((noinline)) uint64_t call_case(case_fn *fn, uint64_t a, uin
 {
 	int unwound = setjmp(landing);
 
+	for (int cpu = -1; cpu < NR_CPUS && !unwound; cpu++)
+		memset(copy(object, cpu), 0, OBJECT_SIZE);
 	is_unwinding = false;
 	if (!unwound) {
 		case_frame = (uintptr_t)__builtin_frame_address(0);
@@ -259,18 +281,25 @@ static void compare(uint64_t seed, unsigned number, case_fn *before, case_fn *af
 	static const uint64_t inputs[][2] = { { 0, 1 }, { 0x123456789abcdef, 3 }, { UINT64_MAX, 6 } };
 
 	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+		char wanted_object[NR_CPUS + 1][OBJECT_SIZE];
 		uint64_t wanted, wanted_notes, got;
 
 		notes = 0;
-		cpu_number = (uint32_t)i - 1;
+		area.cpu_number = (uint32_t)i - 1;
 		wanted = call_case(before, inputs[i][0], inputs[i][1]);
 		wanted_notes = notes;
+		for (int cpu = -1; cpu < NR_CPUS; cpu++)
+			memcpy(wanted_object[cpu + 1], copy(object, cpu), OBJECT_SIZE);
 		notes = 0;
-		cpu_number = (uint32_t)i - 1;
+		area.cpu_number = (uint32_t)i - 1;
 		got = call_case(after, inputs[i][0], inputs[i][1]);
 		cr_assert_eq(got, wanted, "seed %lu, case %u, input %zu: %lx, should be %lx", (unsigned long)seed, number, i, (unsigned long)got,
 			     (unsigned long)wanted);
 		cr_assert_eq(notes, wanted_notes, "seed %lu, case %u, input %zu: other programs ran", (unsigned long)seed, number, i);
+		cr_assert_eq(area.rseq_cs, 0, "seed %lu, case %u, input %zu: a descriptor stays behind", (unsigned long)seed, number, i);
+		for (int cpu = -1; cpu < NR_CPUS; cpu++)
+			cr_assert_arr_eq(copy(object, cpu), wanted_object[cpu + 1], OBJECT_SIZE, "seed %lu, case %u, input %zu: CPU %d counts otherwise",
+					 (unsigned long)seed, number, i, cpu);
 	}
 }
 
@@ -282,8 +311,11 @@ static void try_module(uint64_t seed, struct shunt_pass_counts *counts)
 	LLVMExecutionEngineRef before, after;
 
 	run_passes(lowered, seed, counts);
-	if (seed % 4 == 0)
+	if (seed % 4 == 0) {
 		optimise(lowered);
+		cr_assert_eq(shunt_passes_run(lowered, "shunt-pairs", NULL, NULL, NULL), 0);
+		check_module(lowered);
+	}
 	before = compile(module);
 	after = compile(lowered);
 	for (unsigned i = 0; i < NR_CASES; i++) {
@@ -314,6 +346,7 @@ static void try_modules(uint64_t first)
 	cr_expect_gt(counts.helpers, often / 5);
 	cr_expect_gt(counts.cpu_ids, often / 5);
 	cr_expect_gt(counts.percpu_array_lookups + counts.percpu_hash_lookups + counts.array_lookups, often);
+	cr_expect_gt(counts.exact_updates, often);
 	cr_expect_gt(random_nr_stub_calls, often);
 	cr_expect_gt(nr_unwound, often / 2);
 	printf("%u cases: %u dispatched calls, %u static, %u marked, %u per-CPU and map calls inlined, %u left; %lu stub calls, %lu calls unwound\n",
@@ -325,9 +358,13 @@ static void try_modules(uint64_t first)
 
 static void setup(void)
 {
+	object = mmap(NULL, (size_t)(NR_CPUS + 1) << SHUNT_PERCPU_SHIFT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	cr_assert_neq(object, MAP_FAILED);
+	object += (size_t)1 << SHUNT_PERCPU_SHIFT;
 	LLVMLinkInMCJIT();
 	LLVMInitializeNativeTarget();
 	LLVMInitializeNativeAsmPrinter();
+	LLVMInitializeNativeAsmParser();
 }
 
 TestSuite(random, .init = setup, .timeout = 300);

@@ -371,13 +371,28 @@ static unsigned write_key(struct generator *g)
 	return key;
 }
 
+/* One to four exact additions to the object, of any width, one after the other. */
+static void write_adds(struct generator *g)
+{
+	for (unsigned nr = 1 + roll(g, 4); nr; nr--) {
+		unsigned width = 8u << roll(g, 4), at = fresh(g), v = fresh(g);
+
+		fprintf(g->out, "  %%t%u = getelementptr i8, ptr @object, i64 %u\n", at, roll(g, 64 * 8 / width) * (width / 8));
+		if (width == 64)
+			fprintf(g->out, "  %%t%u = sub i64 %%t%u, 0\n", v, any_value(g));
+		else
+			fprintf(g->out, "  %%t%u = trunc i64 %%t%u to i%u\n", v, any_value(g), width);
+		fprintf(g->out, "  call void @shunt_percpu_add%u(ptr %%t%u, i%u %%t%u)\n", width, at, width, v);
+	}
+}
+
 static void write_percpu(struct generator *g)
 {
 	static const char *const maps[] = { "@array", "@percpu_array", "@hash", "@percpu_hash" };
 	unsigned p = fresh(g), value = fresh(g), a = fresh(g);
 	const char *map = maps[roll(g, 4)];
 
-	switch (roll(g, 7)) {
+	switch (roll(g, 8)) {
 	case 0:
 		fprintf(g->out, "  %%t%u = call i32 @shunt_cpu_id()\n  %%t%u = sext i32 %%t%u to i64\n", p, value, p);
 		break;
@@ -388,6 +403,10 @@ static void write_percpu(struct generator *g)
 		fprintf(g->out, "  %%t%u = trunc i64 %%t%u to i32\n  %%t%u = call ptr @shunt_percpu_of(ptr @object, i32 %%t%u)\n", a, any_value(g), p,
 			a);
 		fprintf(g->out, "  %%t%u = ptrtoint ptr %%t%u to i64\n", value, p);
+		break;
+	case 7:
+		write_adds(g);
+		fprintf(g->out, "  %%t%u = add i64 %%t%u, 1\n", value, any_value(g));
 		break;
 	case 3:
 		write_key(g);
@@ -555,6 +574,10 @@ char *random_ir(uint64_t seed, unsigned nr_cases, const char *triple)
 				    "declare i32 @shunt_cpu_id()\n"
 				    "declare ptr @shunt_percpu_this(ptr)\n"
 				    "declare ptr @shunt_percpu_of(ptr, i32)\n"
+				    "declare void @shunt_percpu_add64(ptr, i64)\n"
+				    "declare void @shunt_percpu_add32(ptr, i32)\n"
+				    "declare void @shunt_percpu_add16(ptr, i16)\n"
+				    "declare void @shunt_percpu_add8(ptr, i8)\n"
 				    "declare ptr @shunt_map_lookup(ptr, ptr)\n"
 				    "declare ptr @shunt_map_lookup_of(ptr, ptr, i32)\n"
 				    "declare i64 @_bpf_helper_ext_0001(i64, i64, i64, i64, i64)\n"
