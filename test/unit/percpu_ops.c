@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Exact operations other than add, per-CPU stacks, and all of them where threads come and go, fork, are stepped through by a debugger, or
  * bring their own numbers. */
-#include <criterion/criterion.h>
+#include "pack_check.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
