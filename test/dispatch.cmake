@@ -4,6 +4,7 @@ target_compile_definitions(unit_plan PRIVATE SHUNT_TEST_DATA="${CMAKE_CURRENT_SO
 shunt_add_criterion(unit_dispatcher LABELS unit SOURCES unit/dispatcher.c LIBS shunt::shunt_static)
 shunt_add_criterion(unit_dispatch_grace LABELS unit SOURCES unit/dispatch_grace.c LIBS shunt::shunt_static)
 shunt_add_criterion(unit_dispatch_rare LABELS unit SOURCES unit/dispatch_rare.c LIBS shunt::shunt_static)
+shunt_add_criterion(unit_dispatch_model LABELS unit SOURCES unit/dispatch_model.c LIBS shunt::shunt_static)
 shunt_add_criterion(unit_hook LABELS unit SOURCES unit/hook.c LIBS shunt::shunt_static)
 shunt_add_criterion(exec_dispatch_arguments LABELS exec SOURCES exec/dispatch_arguments.c LIBS shunt::shunt_static)
 shunt_add_criterion(exec_dispatch_direct LABELS exec SOURCES exec/dispatch_direct.c LIBS shunt::shunt_static)
