@@ -45,7 +45,7 @@ foreach(test ${ARM64_USER_TESTS})
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT SHUNT_TEST_SLOWNESS=4)
   set_property(TEST ${test} APPEND PROPERTY FIXTURES_REQUIRED arm64_user)
   get_property(timeout TEST ${test} PROPERTY TIMEOUT)
-  math(EXPR timeout "${timeout} + 600") # emulated
+  math(EXPR timeout "${timeout} + 1800") # emulated, perhaps on a busy machine
   set_property(TEST ${test} PROPERTY TIMEOUT ${timeout})
 endforeach()
 add_test(NAME arm64_user_starts COMMAND ${ARM64_SCRIPTS}/binfmt.sh ${CMAKE_SYSROOT})
