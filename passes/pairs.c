@@ -39,23 +39,35 @@ struct candidate {
 	int64_t cpu_offset; /* 0: loaded */
 };
 
+/* Metadata is anybody's to write: whatever it says, the call must be assembly that takes what a sequence takes and gives nobody a value. */
+static bool is_sequence(struct shunt_pass *pass, LLVMValueRef call)
+{
+	return LLVMIsACallInst(call) && LLVMIsAInlineAsm(LLVMGetCalledValue(call)) && !LLVMGetFirstUse(call) && LLVMGetNumArgOperands(call) >= 2 &&
+	       LLVMTypeOf(LLVMGetOperand(call, 0)) == pass->ptr;
+}
+
 static bool read_description(struct shunt_pass *pass, unsigned kind, LLVMValueRef call, struct candidate *out)
 {
-	LLVMValueRef description = LLVMIsACallInst(call) ? LLVMGetMetadata(call, kind) : NULL, fields[3];
+	LLVMValueRef description = is_sequence(pass, call) ? LLVMGetMetadata(call, kind) : NULL, fields[3];
+	unsigned long long op, width;
 
-	if (!description || LLVMGetMDNodeNumOperands(description) != 3 || LLVMGetNumArgOperands(call) < 2)
+	if (!description || LLVMGetMDNodeNumOperands(description) != 3)
 		return false;
 	LLVMGetMDNodeOperands(description, fields);
 	for (int i = 0; i < 3; i++)
-		if (!fields[i] || !LLVMIsAConstantInt(fields[i]))
+		if (!fields[i] || !LLVMIsAConstantInt(fields[i]) || LLVMGetIntTypeWidth(LLVMTypeOf(fields[i])) > 64)
 			return false;
+	op = LLVMConstIntGetZExtValue(fields[0]);
+	width = LLVMConstIntGetZExtValue(fields[1]);
+	if (op >= SHUNT_RMW_NONE || (width != 8 && width != 16 && width != 32 && width != 64) ||
+	    LLVMTypeOf(LLVMGetOperand(call, 1)) != (width == 64 ? pass->i64 : pass->i32))
+		return false;
 	*out = (struct candidate){
 		.call = call,
-		.sequence = { (enum shunt_rmw_op)LLVMConstIntGetZExtValue(fields[0]), (unsigned)LLVMConstIntGetZExtValue(fields[1]),
-			      LLVMGetOperand(call, 0), LLVMGetOperand(call, 1) },
+		.sequence = { (enum shunt_rmw_op)op, (unsigned)width, LLVMGetOperand(call, 0), LLVMGetOperand(call, 1) },
 		.cpu_offset = LLVMConstIntGetSExtValue(fields[2]),
 	};
-	return true;
+	return out->cpu_offset == (int32_t)out->cpu_offset;
 }
 
 /* The function's own memory, or what nobody writes. */

@@ -168,3 +168,33 @@ next:
   call void @shunt_percpu_add64(ptr %p, i64 1)
   ret i64 %seen
 }
+
+; Who writes the description beside something else gets no pair of it.
+declare i64 @no_sequence(ptr, i64)
+; CHECK-LABEL: define i64 @described_only(
+; CHECK: call i64 @no_sequence(
+; CHECK: call i64 @no_sequence(
+; CHECK-COUNT-2: call i64 asm sideeffect "nop"
+; CHECK-COUNT-8: call void asm sideeffect "nop"
+define i64 @described_only(ptr %p) {
+  %a = call i64 @no_sequence(ptr %p, i64 1), !shunt.sequence !0
+  %b = call i64 @no_sequence(ptr %p, i64 1), !shunt.sequence !0
+  %c = call i64 asm sideeffect "nop", "=r,r,r"(ptr %p, i64 1), !shunt.sequence !0
+  %d = call i64 asm sideeffect "nop", "=r,r,r"(ptr %p, i64 1), !shunt.sequence !0
+  call void asm sideeffect "nop", "r,r"(ptr %p, i64 1), !shunt.sequence !1
+  call void asm sideeffect "nop", "r,r"(ptr %p, i64 1), !shunt.sequence !1
+  call void asm sideeffect "nop", "r,r"(ptr %p, i64 1), !shunt.sequence !2
+  call void asm sideeffect "nop", "r,r"(ptr %p, i64 1), !shunt.sequence !2
+  call void asm sideeffect "nop", "r,r"(ptr %p, i32 1), !shunt.sequence !0
+  call void asm sideeffect "nop", "r,r"(ptr %p, i32 1), !shunt.sequence !0
+  call void asm sideeffect "nop", "r,r"(ptr %p, i64 1), !shunt.sequence !3
+  call void asm sideeffect "nop", "r,r"(ptr %p, i64 1), !shunt.sequence !3
+  %s = add i64 %a, %b
+  %t = add i64 %c, %d
+  %u = add i64 %s, %t
+  ret i64 %u
+}
+!0 = !{i32 0, i32 64, i64 -160}
+!1 = !{i32 9, i32 64, i64 -160}
+!2 = !{i32 0, i32 24, i64 -160}
+!3 = !{i32 0, i32 64, i64 81604378624}
