@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <shunt/dispatcher.h>
@@ -348,11 +347,7 @@ static void find_fastest(const struct tried *tried, uint32_t nr)
 /* The median over the rounds of how much longer one way took than another one: what disturbs a round disturbs both. */
 static double ratio(const struct cell *row, int way, int to)
 {
-	double ratios[BENCH_MAX_ROUNDS];
-
-	for (unsigned int round = 0; round < settings.nr_rounds; round++)
-		ratios[round] = row[way].ns[round] / row[to].ns[round];
-	return bench_spread_of(ratios, settings.nr_rounds).median;
+	return bench_ratio_of(row[way].ns, row[to].ns, settings.nr_rounds).median;
 }
 
 static double difference(const struct cell *row, int way, int to)
@@ -486,34 +481,6 @@ static void judge(void)
 	judge_worst("default / kernel, retpolines", MISS_OUTSIDE, MISS_TURNS, MAX_PROGRAMS, DEFAULT_RETPOLINE, KERNEL_RETPOLINE, 1.03);
 }
 
-static void describe_machine(void)
-{
-	struct utsname name;
-	char line[256], model[200] = "unknown CPU";
-	FILE *file = fopen("/proc/cpuinfo", "r");
-
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "model name : %199[^\n]", model) == 1)
-			break;
-	}
-	if (file)
-		fclose(file);
-	uname(&name);
-	printf("%s, %u CPUs, %s %s %s\n", model, bench_nr_cpus(), name.sysname, name.release, name.machine);
-	file = fopen("/sys/devices/system/cpu/vulnerabilities/spectre_v2", "r");
-	if (file && fgets(line, sizeof(line), file))
-		printf("spectre_v2: %s", line);
-	if (file)
-		fclose(file);
-	file = fopen("/proc/loadavg", "r");
-	if (file && fgets(line, sizeof(line), file))
-		printf("load when started: %s", line);
-	if (file)
-		fclose(file);
-	printf("a cell: median of (time / direct call's), median ns ~ half the distance of the quartiles; %zu calls a measurement, %u rounds\n",
-	       settings.nr_calls, settings.nr_rounds);
-}
-
 static void bench_calls(struct shunt_arena *arena)
 {
 	struct tried tried[NR_WAYS];
@@ -576,7 +543,9 @@ int main(int argc, char **argv)
 	list = malloc(settings.nr_calls * sizeof(*list));
 	if (!list || shunt_arena_create(NULL, &arena))
 		bench_die("memory");
-	describe_machine();
+	bench_print_machine();
+	printf("a cell: median of (time / direct call's), median ns ~ half the distance of the quartiles; %zu calls a measurement, %u rounds\n",
+	       settings.nr_calls, settings.nr_rounds);
 	bench_pin(0);
 	if (calls) {
 		make_programs(arena);

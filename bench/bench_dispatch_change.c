@@ -32,43 +32,6 @@ double bench_now_ns(void)
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
-void bench_sort(double *values, size_t nr)
-{
-	qsort(values, nr, sizeof(*values), compare_doubles);
-}
-
-double bench_quantile(const double *sorted, size_t nr, double part)
-{
-	size_t at = (size_t)(part * (double)nr);
-
-	return sorted[at < nr ? at : nr - 1];
-}
-
-struct bench_spread bench_spread_of(const double *from, size_t nr)
-{
-	double values[BENCH_MAX_ROUNDS];
-
-	memcpy(values, from, nr * sizeof(values[0]));
-	bench_sort(values, nr);
-	return (struct bench_spread){ values[nr / 4], values[nr / 2], values[nr * 3 / 4] };
-}
-
-uint64_t bench_random(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
 /* What the process was started with: pinning changes what can be asked later. */
 static cpu_set_t allowed;
 

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/common.h"
 #include "bench/pack_calls.h"
 #include "bench/pack_program.h"
 #include "bench/peer.h"
@@ -93,16 +93,9 @@ double pack_cpu_ns(void)
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 double pack_median(double *values, int nr)
 {
-	qsort(values, (size_t)nr, sizeof(*values), compare);
+	bench_sort(values, (size_t)nr);
 	return nr % 2 ? values[nr / 2] : (values[nr / 2 - 1] + values[nr / 2]) / 2;
 }
 
@@ -379,35 +372,11 @@ static bool table_install(uint32_t nr, int nr_repeats, bool all)
 	return good;
 }
 
-static void print_file(const char *name, const char *path)
-{
-	FILE *file = fopen(path, "re");
-	char text[128] = "";
-
-	if (file && fgets(text, sizeof(text), file))
-		text[strcspn(text, "\n")] = '\0';
-	if (file)
-		fclose(file);
-	printf(", %s %s", name, text[0] ? text : "unknown");
-}
-
 static void describe_machine(void)
 {
-	FILE *file = fopen("/proc/cpuinfo", "re");
-	struct utsname system;
-	char line[256], model[128] = "unknown CPU";
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "model name : %127[^\n]", model) == 1)
-			break;
-	if (file)
-		fclose(file);
-	uname(&system);
-	printf("%s, %ld CPUs, Linux %s %s", model, sysconf(_SC_NPROCESSORS_ONLN), system.release, system.machine);
-	print_file("vm.max_map_count", "/proc/sys/vm/max_map_count");
-	print_file("THP", "/sys/kernel/mm/transparent_hugepage/enabled");
-	print_file("load", "/proc/loadavg");
-	printf("\n");
+	bench_print_machine();
+	bench_print_file("vm.max_map_count", "/proc/sys/vm/max_map_count");
+	bench_print_file("transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled");
 #ifndef BENCH_ASMJIT
 	printf("asmjit is not compared: libasmjit-dev was not there when this was built\n");
 #endif

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,9 +22,10 @@
 #include <shunt/percpu.h>
 #include <shunt/reader.h>
 
+#include "bench/common.h"
+
 #define NR_OPS 1000
 #define NR_KEYS 256
-#define MAX_ROUNDS 101
 #define BARRIER() __asm__ volatile("" ::: "memory")
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -136,7 +136,7 @@ static struct bench {
 	void (*hand)(void);
 	int kernel_fd;
 	entry_fn *entry[NR_WAYS];
-	double ns[NR_WAYS][MAX_ROUNDS]; /* an operation, loop included; negative: not measured */
+	double ns[NR_WAYS][BENCH_MAX_ROUNDS]; /* an operation, loop included; negative: not measured */
 } benches[] = {
 	{ .program = "loop", .hand = hand_loop },
 	{ .program = "glob_arr_inc", .hand = hand_one },
@@ -265,29 +265,9 @@ static double measure(struct bench *bench, enum way way)
 
 /* ---- results --------------------------------------------------------------------------------------------------- */
 
-static int compare_doubles(const void *left, const void *right)
+static struct bench_spread spread_of(const double *values)
 {
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return a < b ? -1 : a > b;
-}
-
-struct spread {
-	double low, median, high; /* quartiles and median */
-};
-
-static struct spread spread_and_sort(double *values, unsigned int nr)
-{
-	qsort(values, nr, sizeof(values[0]), compare_doubles);
-	return (struct spread){ values[nr / 4], values[nr / 2], values[nr * 3 / 4] };
-}
-
-static struct spread spread_of(const double *from)
-{
-	double values[MAX_ROUNDS];
-
-	memcpy(values, from, nr_rounds * sizeof(values[0]));
-	return spread_and_sort(values, nr_rounds);
+	return bench_spread_of(values, nr_rounds);
 }
 
 static double loop_cost(enum way way)
@@ -296,22 +276,22 @@ static double loop_cost(enum way way)
 }
 
 /* Of a to b, round by round: what disturbs a round disturbs both. Taken off from each: the loop, where net. */
-static struct spread ratio_of(const double *a, double loop_a, const double *b, double loop_b)
+static struct bench_spread ratio_of(const double *a, double loop_a, const double *b, double loop_b)
 {
-	double ratios[MAX_ROUNDS];
+	double ratios[BENCH_MAX_ROUNDS];
 
 	for (unsigned int round = 0; round < nr_rounds; round++)
 		ratios[round] = (a[round] - loop_a) / (b[round] - loop_b);
 	return spread_of(ratios);
 }
 
-static struct spread net_ratio(int bench, enum way a, enum way b)
+static struct bench_spread net_ratio(int bench, enum way a, enum way b)
 {
 	return ratio_of(benches[bench].ns[a], loop_cost(a), benches[bench].ns[b], loop_cost(b));
 }
 
 /* Of a to b, loops included, in turns of some microseconds: for what is nearly equal. */
-static struct spread close_ratio(entry_fn *a, entry_fn *b)
+static struct bench_spread close_ratio(entry_fn *a, entry_fn *b)
 {
 	enum { NR_TURNS = 4000, RUNS = 20 };
 	static double ratios[NR_TURNS];
@@ -325,12 +305,14 @@ static struct spread close_ratio(entry_fn *a, entry_fn *b)
 		ratios[turn] = turn % 2 ? second / first : first / second;
 	}
 	nr_runs = nr_runs_before;
-	return spread_and_sort(ratios, NR_TURNS);
+	bench_sort(ratios, NR_TURNS);
+	return (struct bench_spread){ bench_quantile(ratios, NR_TURNS, 0.25), bench_quantile(ratios, NR_TURNS, 0.5),
+				      bench_quantile(ratios, NR_TURNS, 0.75) };
 }
 
 static void print_line(const char *name, const double *ns, double loop)
 {
-	struct spread spread = spread_of(ns);
+	struct bench_spread spread = spread_of(ns);
 
 	if (spread.median < 0)
 		printf("  %-22s         -\n", name);
@@ -339,7 +321,7 @@ static void print_line(const char *name, const double *ns, double loop)
 		       spread.high - loop, loop);
 }
 
-static void print_wanted(const char *what, struct spread ratio, const char *relation, double bound)
+static void print_wanted(const char *what, struct bench_spread ratio, const char *relation, double bound)
 {
 	bool holds = relation[0] == '<' ? ratio.median <= bound : ratio.median >= bound;
 
@@ -349,23 +331,12 @@ static void print_wanted(const char *what, struct spread ratio, const char *rela
 
 static void describe_machine(void)
 {
-	struct utsname name;
-	char line[256], model[200] = "unknown CPU";
-	FILE *file = fopen("/proc/cpuinfo", "r");
 	struct shunt_cpu_index index;
 
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "model name : %199[^\n]", model) == 1)
-			break;
-	}
-	if (file)
-		fclose(file);
-	uname(&name);
 	shunt_cpu_index(&index);
-	printf("%s, %u CPUs, %s %s %s; index source %s\n", model, shunt_nr_cpus(), name.sysname, name.release, name.machine,
-	       shunt_cpu_source_name(index.source));
-	printf("%u operations a run, %u runs a measurement, median (quartiles) of %u rounds, ns an operation\n\n", NR_OPS, nr_runs,
-	       nr_rounds);
+	bench_print_machine();
+	printf("index source: %s\n%u operations a run, %u runs a measurement, median (quartiles) of %u rounds, ns an operation\n\n",
+	       shunt_cpu_source_name(index.source), NR_OPS, nr_runs, nr_rounds);
 }
 
 /* ---- threads --------------------------------------------------------------------------------------------------- */
@@ -446,14 +417,14 @@ static void print_results(const double *lock_add, const double *call_add)
 
 int main(int argc, char **argv)
 {
-	static double lock_add[MAX_ROUNDS], call_add[MAX_ROUNDS];
+	static double lock_add[BENCH_MAX_ROUNDS], call_add[BENCH_MAX_ROUNDS];
 	int option;
 
 	while ((option = getopt(argc, argv, "r:n:")) != -1) {
 		unsigned long value = optarg ? strtoul(optarg, NULL, 10) : 0;
 
-		if (option == '?' || value == 0 || (option == 'r' && value > MAX_ROUNDS)) {
-			fprintf(stderr, "usage: bench_percpu [-r ROUNDS (15, at most %d)] [-n RUNS of 1,000 operations (300)]\n", MAX_ROUNDS);
+		if (option == '?' || value == 0 || (option == 'r' && value > BENCH_MAX_ROUNDS)) {
+			fprintf(stderr, "usage: bench_percpu [-r ROUNDS (15, at most %d)] [-n RUNS of 1,000 operations (300)]\n", BENCH_MAX_ROUNDS);
 			return 2;
 		}
 		*(option == 'r' ? &nr_rounds : &nr_runs) = (unsigned int)value;

@@ -53,7 +53,7 @@ uint64_t bench_random(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-static void print_file(const char *what, const char *path)
+void bench_print_file(const char *what, const char *path)
 {
 	FILE *file = fopen(path, "re");
 	char line[256];
@@ -76,6 +76,6 @@ void bench_print_machine(void)
 		fclose(file);
 	uname(&name);
 	printf("%s, %ld CPUs, %s %s %s\n", model, sysconf(_SC_NPROCESSORS_ONLN), name.sysname, name.release, name.machine);
-	print_file("spectre_v2", "/sys/devices/system/cpu/vulnerabilities/spectre_v2");
-	print_file("load when started", "/proc/loadavg");
+	bench_print_file("spectre_v2", "/sys/devices/system/cpu/vulnerabilities/spectre_v2");
+	bench_print_file("load when started", "/proc/loadavg");
 }

@@ -23,5 +23,7 @@ uint64_t bench_random(uint64_t *state);
 
 /* CPU, kernel, mitigation of indirect branches, load: a line each on stdout. */
 void bench_print_machine(void);
+/* "what: " and the first line of a file, where there is one. */
+void bench_print_file(const char *what, const char *path);
 
 #endif

@@ -9,7 +9,7 @@ if(SHUNT_LLVM)
               -c ${CMAKE_CURRENT_LIST_DIR}/bpf/percpu.bpf.c -o ${BENCH_PERCPU_OBJECT}
       DEPENDS ${CMAKE_CURRENT_LIST_DIR}/bpf/percpu.bpf.c VERBATIM)
     add_custom_target(bench_percpu_object DEPENDS ${BENCH_PERCPU_OBJECT})
-    add_executable(bench_percpu bench_percpu.c)
+    add_executable(bench_percpu bench_percpu.c common.c)
     target_link_libraries(bench_percpu PRIVATE shunt_options shunt_llvm_headers shunt_llvm Threads::Threads)
     target_compile_definitions(bench_percpu PRIVATE BENCH_PERCPU_OBJECT="${BENCH_PERCPU_OBJECT}")
     add_dependencies(bench_percpu bench_percpu_object)
