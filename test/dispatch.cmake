@@ -1,7 +1,7 @@
 # Tests of dispatchers: plans, the registry, host images of every kind, grace periods, stress.
 shunt_add_criterion(unit_plan LABELS unit SOURCES unit/plan.c LIBS shunt::shunt_static)
 target_compile_definitions(unit_plan PRIVATE SHUNT_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/unit/data")
-shunt_add_criterion(unit_dispatcher LABELS unit SOURCES unit/dispatcher.c LIBS shunt::shunt_static)
+shunt_add_criterion(unit_dispatcher LABELS unit SOURCES unit/dispatcher.c unit/dispatch_hits.c LIBS shunt::shunt_static)
 shunt_add_criterion(unit_dispatch_grace LABELS unit SOURCES unit/dispatch_grace.c LIBS shunt::shunt_static)
 shunt_add_criterion(unit_dispatch_rare LABELS unit SOURCES unit/dispatch_rare.c LIBS shunt::shunt_static)
 shunt_add_criterion(unit_dispatch_model LABELS unit SOURCES unit/dispatch_model.c LIBS shunt::shunt_static)
