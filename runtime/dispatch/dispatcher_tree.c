@@ -8,6 +8,7 @@
 #include "runtime/dispatch/dispatcher_tree.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,12 +24,18 @@
 static int fail_tree(const struct shunt_dispatcher *d, int err, const struct shunt_plan *plan)
 {
 	const struct shunt_target *target = shunt_target_host();
+	const uint64_t *programs = plan->programs;
+	char which[64];
 
-	if (err == -ERANGE)
-		return shunt_fail(ERANGE, "dispatcher '%s': a program between %#llx and %#llx is out of direct reach (%lld MiB) of "
-				  "its arena, place it in shunt_dispatcher_arena() or call it unattached", d->name,
-				  (unsigned long long)plan->programs[0], (unsigned long long)plan->programs[plan->nr_programs - 1],
-				  (long long)(target->branch_reach >> 20));
+	if (err == -ERANGE) {
+		if (plan->nr_programs == 1)
+			snprintf(which, sizeof(which), "program %#llx", (unsigned long long)programs[0]);
+		else
+			snprintf(which, sizeof(which), "a program between %#llx and %#llx", (unsigned long long)programs[0],
+				 (unsigned long long)programs[plan->nr_programs - 1]);
+		return shunt_fail(ERANGE, "dispatcher '%s': %s is out of direct reach (%lld MiB) of its arena, place it in "
+				  "shunt_dispatcher_arena() or call it unattached", d->name, which, (long long)(target->branch_reach >> 20));
+	}
 	return shunt_fail(-err, "dispatcher '%s': no tree over %u programs could be made", d->name, plan->nr_programs);
 }
 

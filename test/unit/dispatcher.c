@@ -173,6 +173,9 @@ Test(dispatcher, a_program_out_of_reach_is_refused_and_still_callable)
 	cr_assert_eq(shunt_pack_get_stats(NULL, &packs_after), 0);
 	cr_assert_eq(packs.nr_blocks[SHUNT_SEGMENT_CODE], packs_after.nr_blocks[SHUNT_SEGMENT_CODE], "a tree was left behind");
 	cr_assert_eq(call(d, 1, near.rx), 2);
+	cr_assert_eq(shunt_dispatcher_detach(d, near.rx), 0);
+	cr_assert_eq(shunt_dispatcher_attach(d, (const void *)0x10000), -ERANGE);
+	cr_assert_not_null(strstr(shunt_error(), "program 0x10000 is out of direct reach"), "%s", shunt_error());
 }
 
 Test(dispatcher, a_full_arena_leaves_the_dispatcher_as_it_was)
