@@ -217,7 +217,9 @@ static LLVMValueRef emit_arm64(struct shunt_pass *pass, enum shunt_rmw_op op, LL
 		 "b 76b\n"
 		 ".popsection\n",
 		 update, update, atomic);
-	return shunt_rmw_call_assembly(pass, LLVMFunctionType(result, types, 3, 0), text, "=&r,=&r,=&r,r,r,r,~{memory},~{cc}", args, 3);
+	/* x16 and x17: whoever links may put a veneer behind a branch to another section (AAPCS64, 6.1.1). */
+	return shunt_rmw_call_assembly(pass, LLVMFunctionType(result, types, 3, 0), text, "=&r,=&r,=&r,r,r,r,~{memory},~{cc},~{x16},~{x17}",
+				       args, 3);
 }
 
 /* Volatile: it stays where it is among the sequences. */

@@ -208,7 +208,8 @@ static void emit_arm64(struct shunt_pass *pass, const struct shunt_rmw_sequence 
 		 "b 76b\n"
 		 ".popsection\n",
 		 advancing, update2, update1, atomic1, update2, atomic2);
-	shunt_rmw_call_assembly(pass, LLVMFunctionType(result, types, 5, 0), text, "=&r,=&r,=&r,=&r,r,r,r,r,r,~{memory},~{cc}", args, 5);
+	shunt_rmw_call_assembly(pass, LLVMFunctionType(result, types, 5, 0), text,
+				"=&r,=&r,=&r,=&r,r,r,r,r,r,~{memory},~{cc},~{x16},~{x17}", args, 5);
 }
 
 bool shunt_rmw_can_be_first(const struct shunt_pass *pass, const struct shunt_rmw_sequence *sequence)

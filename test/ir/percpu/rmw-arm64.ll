@@ -10,7 +10,7 @@ target triple = "aarch64-unknown-linux-gnu"
 declare ptr @shunt_map_lookup(ptr, ptr)
 
 ; CHECK: [[AREA:%.*]] = getelementptr i8, ptr %thread{{.*}}, i64 -32
-; CHECK: call { i64, i64, i32 } asm sideeffect
+; CHECK: call { i64, i64, i32 } asm sideeffect {{.*}}~{x16},~{x17}"
 ; CHECK-SAME: i64 5, ptr [[AREA]])
 ; CODE-LABEL: <add>:
 ; CODE: TPIDR_EL0
