@@ -29,8 +29,12 @@ class MainJob(unittest.TestCase):
         self.assertEqual(report["runtime"]["dispatcher"]["programs"], 2)
 
     def test_code_for_perf_comes_with_a_map_of_its_names(self):
-        with subprocess.Popen([SHUNT, "run", "--anon-code", str(DENY), CAPTURE], stdout=subprocess.PIPE, text=True) as process:
-            self.assertIn("shared-anonymous", process.communicate()[0])
+        with subprocess.Popen([SHUNT, "run", "--anon-code", str(DENY), CAPTURE], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as process:
+            said, error = process.communicate()
+        if "doubling the rx view by mremap failed" in error:
+            self.skipTest("this system maps no memory a second time (mremap of length 0 fails, as under qemu-user)")
+        self.assertIn("shared-anonymous", said)
         names = pathlib.Path(f"/tmp/perf-{process.pid}.map")
         text = names.read_text()
         names.unlink()
