@@ -14,7 +14,7 @@ while [[ ${1:-} == -p ]]; do
 done
 ((${#presets[@]})) || presets=(release asan tsan arm64)
 
-slow='^(ir|passes|passes_random|jit_run|jit_errors|jit_threads|test_percpu.*|percpu_random.*|unit_pack_toggle|unit_pack_faults'
+slow='^(ir|passes|jit_run|jit_errors|jit_threads|test_percpu.*|percpu_random.*|unit_pack_toggle|unit_pack_faults'
 slow+='|bpf_open.*|bpf_helpers|bpf_translate|bpf_random.*|damaged_.*|e2e_run|e2e_ir|e2e_dump|e2e_compile)$'
 status=0
 totals=()
