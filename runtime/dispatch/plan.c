@@ -43,8 +43,6 @@
 /* Pairs of a large tree are too many to be padded: what that saves is lost again where their jumps are predicted. */
 #define ONE_LINE_FROM 3u
 #define ONE_LINE_PAIRS_MAX 16u
-/* Most programs in a chain of the default plan because they are rarely called. */
-#define RARE_MAX 24u
 
 struct builder {
 	struct shunt_plan_node *nodes;
@@ -310,18 +308,6 @@ static uint32_t add_top(struct builder *builder, const uint32_t *order, uint32_t
 	return depth;
 }
 
-/* True when hot programs get three quarters of the calls: the others are few, and a chain mispredicts once for each where halves do twice. */
-static bool are_rare(const uint32_t *order, uint32_t nr, const uint32_t *hot, uint32_t nr_hot, const uint32_t *weights)
-{
-	uint64_t of_hot = 0, of_others = 0;
-
-	for (uint32_t i = 0; i < nr_hot; i++)
-		of_hot += weight_of(weights, hot[i]);
-	for (uint32_t i = 0; i < nr; i++)
-		of_others += weight_of(weights, order[i]);
-	return of_hot >= 3 * of_others;
-}
-
 static uint32_t add_default(struct builder *builder, uint32_t *order, uint32_t nr, const uint32_t *weights)
 {
 	uint32_t hot[SHUNT_PLAN_HOT_MAX];
@@ -331,10 +317,6 @@ static uint32_t add_default(struct builder *builder, uint32_t *order, uint32_t n
 		return add_weighted_chain(builder, order, nr, weights);
 	if (weights)
 		nr_hot = take_hot(order, &nr, weights, hot);
-	if (nr_hot && nr <= RARE_MAX && are_rare(order, nr, hot, nr_hot, weights)) {
-		add_head(builder, hot, nr_hot);
-		return 1 + nr_hot + add_weighted_chain(builder, order, nr, weights);
-	}
 	add(builder, SHUNT_PLAN_OP_ANCHOR, 0);
 	for (uint32_t i = 0; i < nr_hot; i++)
 		add(builder, SHUNT_PLAN_OP_EQUAL, hot[i]);

@@ -159,32 +159,6 @@ Test(plan, a_foreign_pointer_leaves_the_default_plan_after_four_compares_that_fa
 	}
 }
 
-Test(plan, rarely_called_programs_are_a_chain_behind_the_hot_ones)
-{
-	uint64_t programs[40];
-	uint32_t weights[40];
-	struct shunt_plan plan;
-	uint32_t compares;
-
-	fill_programs(programs, 40);
-	for (uint32_t nr = 16; nr <= 40; nr += 24) {
-		for (uint32_t hot = 2; hot <= 46; hot += 11) {
-			bool is_chain = nr == 16 && hot == 46; /* 15 others */
-
-			for (uint32_t i = 0; i < nr; i++)
-				weights[i] = 1;
-			weights[10] = hot;
-			cr_assert_eq(shunt_plan_make(SHUNT_PLAN_DEFAULT, programs, weights, nr, &plan), 0);
-			check_plan(&plan);
-			cr_assert_eq(walk(&plan, programs[10], &compares), 10);
-			cr_assert_eq(compares, 1);
-			cr_assert_eq(plan.nodes[2].op, is_chain ? SHUNT_PLAN_OP_RANGE : SHUNT_PLAN_OP_ABOVE);
-			cr_assert_eq(plan.depth > nr, is_chain);
-			shunt_plan_fini(&plan);
-		}
-	}
-}
-
 Test(plan, programs_attached_more_often_are_tested_first)
 {
 	uint64_t programs[20];
