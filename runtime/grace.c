@@ -22,6 +22,7 @@
 #include "runtime/pack/backing_sys.h"
 #include "runtime/pack/pack.h"
 #include "runtime/reader.h"
+#include "runtime/tsan.h"
 
 /* A release may defer what it held, and so on; quiesce follows that far. */
 #define QUIESCE_ROUNDS_MAX 8
@@ -33,23 +34,7 @@
 #define GATHER_ROUNDS_MAX 5
 
 /* liburcu is not built with the thread sanitizer, which therefore has to be told what a grace period orders. */
-#if defined(__SANITIZE_THREAD__)
-#define HAVE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HAVE_TSAN 1
-#endif
-#endif
-#ifdef HAVE_TSAN
-void __tsan_acquire(void *addr);
-void __tsan_release(void *addr);
 static char sections_ended;
-#define SECTION_ENDS() __tsan_release(&sections_ended)
-#define SECTIONS_HAVE_ENDED() __tsan_acquire(&sections_ended)
-#else
-#define SECTION_ENDS() ((void)0)
-#define SECTIONS_HAVE_ENDED() ((void)0)
-#endif
 
 struct item_list {
 	struct shunt_grace_item *head;
@@ -93,7 +78,7 @@ void shunt_read_begin(void)
 
 void shunt_read_end(void)
 {
-	SECTION_ENDS();
+	SHUNT_TSAN_RELEASE(&sections_ended);
 	urcu_bp_read_unlock();
 }
 
@@ -128,7 +113,7 @@ static void wait_for_readers(void)
 		pthread_mutex_unlock(&grace_lock);
 		urcu_bp_synchronize_rcu();
 		shunt_reader_synchronize();
-		SECTIONS_HAVE_ENDED();
+		SHUNT_TSAN_ACQUIRE(&sections_ended);
 		pthread_mutex_lock(&grace_lock);
 		while (fork_hold)
 			pthread_cond_wait(&fork_cond, &grace_lock);
@@ -436,7 +421,7 @@ void shunt_grace_fork_readers_prepare(void)
 	if (in_grace && reading) {
 		fork_redo = true;
 		do {
-			SECTION_ENDS();
+			SHUNT_TSAN_RELEASE(&sections_ended);
 			urcu_bp_read_unlock();
 			fork_depth++;
 		} while (urcu_bp_read_ongoing());

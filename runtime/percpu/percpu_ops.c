@@ -12,22 +12,7 @@
 #include "runtime/percpu/cpu.h"
 #include "runtime/percpu/percpu.h"
 #include "runtime/percpu/percpu_rseq.h"
-
-/* The thread sanitizer does not see that sequences in assembly order what lists hand over. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#ifdef __SANITIZE_THREAD__
-void __tsan_acquire(void *addr);
-void __tsan_release(void *addr);
-#define HANDS_OVER(node) __tsan_release(node)
-#define TAKES_OVER(node) __tsan_acquire(node)
-#else
-#define HANDS_OVER(node) ((void)0)
-#define TAKES_OVER(node) ((void)0)
-#endif
+#include "runtime/tsan.h"
 
 enum { NR_LIST_LOCKS = 16 };
 
@@ -131,7 +116,7 @@ void shunt_percpu_push(void *head, void *node)
 		*link = (void *)(uintptr_t)old;
 		uint64_t found = old;
 
-		HANDS_OVER(node);
+		SHUNT_TSAN_RELEASE(node);
 		if (!percpu_rseq_exchange64(__rseq_offset, head, &found, (uintptr_t)node))
 			break;
 		if (found == old)
@@ -140,7 +125,7 @@ void shunt_percpu_push(void *head, void *node)
 	pthread_mutex_lock(list_lock(head));
 	slot = copy_for_atomics(head);
 	*link = *slot;
-	HANDS_OVER(node);
+	SHUNT_TSAN_RELEASE(node);
 	__atomic_store_n(slot, node, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(list_lock(head));
 }
@@ -151,14 +136,14 @@ void *shunt_percpu_pop(void *head)
 
 	if (has_rseq() && percpu_rseq_pop(__rseq_offset, head, &node)) {
 		if (node)
-			TAKES_OVER(node);
+			SHUNT_TSAN_ACQUIRE(node);
 		return node;
 	}
 	pthread_mutex_lock(list_lock(head));
 	slot = copy_for_atomics(head);
 	node = *slot;
 	if (node) {
-		TAKES_OVER(node);
+		SHUNT_TSAN_ACQUIRE(node);
 		__atomic_store_n(slot, *(void **)node, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(list_lock(head));
