@@ -245,7 +245,7 @@ void shunt_pass_pairs(struct shunt_pass *pass, const LLVMValueRef *calls, size_t
 	bool any = false;
 
 	for (size_t i = 0; i < nr && !any; i++)
-		any = shunt_rmw_is_described(pass, calls[i]);
+		any = LLVMGetMetadata(calls[i], kind);
 	if (!any)
 		return;
 	for (LLVMValueRef f = LLVMGetFirstFunction(pass->module); f; f = LLVMGetNextFunction(f))

@@ -77,7 +77,8 @@ static LLVMValueRef constant(struct shunt_pass *pass, unsigned value)
 
 /*
  * Signed: the units of threads without rseq lie below CPU 0's. arm64 extends and shifts in the load and the addition. On x86-64 two shifts
- * of a plain load do both: a load that extends the sign takes an arithmetic unit too on some cores, and is slower there than all three.
+ * of a plain load do both, as a CPU's number has far fewer than the 30 bits that are left of it: a load that extends the sign takes an
+ * arithmetic unit too on some cores, and is slower there than all three.
  */
 LLVMValueRef shunt_pass_this_copy(struct shunt_pass *pass, LLVMValueRef p)
 {
